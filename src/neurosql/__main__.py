@@ -1,0 +1,5 @@
+import sys
+
+from neurosql.cli import main
+
+sys.exit(main())

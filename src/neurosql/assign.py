@@ -1,0 +1,249 @@
+"""The linear assignment between images and lattice rows, with a certificate of how good it is.
+
+Given costs C of shape (n, m), n <= m, an assignment is an injective map π from rows to columns (a permutation
+when n = m). The problem and its linear programming dual are
+
+    primal   min over π             1/n Σ_i C[i, π(i)]
+    dual     max over u, v          1/n (Σ_i u_i + Σ_j v_j)
+             subject to             u_i + v_j <= C[i, j]  for all i, j;    v_j <= 0  where n < m
+
+Any feasible (u, v) bounds the cost of every assignment from below, so the difference between the two values,
+the gap, bounds the distance of π from the optimum. At an optimal pair both values agree, which is
+complementary slackness: u_i + v_π(i) = C[i, π(i)] for every row, and v_j = 0 for every column without a row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+
+from neurosql.errors import InputError
+
+METHODS = ("exact", "greedy", "greedy-cheapest", "greedy-regret")
+
+# Sums over rows and paths of larger costs could overflow float64.
+_LARGEST_COST = 1e300
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """An assignment π of n rows to m columns, and dual variables that certify its quality."""
+
+    permutation: torch.Tensor
+    """(n,) int64 on the CPU: entry i is π(i), the lattice row of image i."""
+
+    cost: float
+    """1/n Σ_i C[i, π(i)], summed in float64; 0 when there are no rows."""
+
+    row_duals: torch.Tensor
+    """(n,) float64, u: u_i = min_j (C[i, j] - v_j), so that (u, v) is feasible up to rounding."""
+
+    column_duals: torch.Tensor
+    """(m,) float64, v: never positive; where n < m, zero for the columns without a row."""
+
+    exact: bool
+    """Whether π is an optimum: the method was exact. The gap is then zero up to rounding."""
+
+    @property
+    def dual_value(self) -> float:
+        """1/n (Σ_i u_i + Σ_j v_j), at most the mean cost of any assignment; 0 when there are no rows."""
+        n = len(self.permutation)
+        return float(self.row_duals.sum() + self.column_duals.sum()) / n if n else 0.0
+
+    @property
+    def gap(self) -> float:
+        """Mean cost minus dual value: at least the distance of `cost` from the optimal mean cost."""
+        # Weak duality: anything below zero is rounding.
+        return max(0.0, self.cost - self.dual_value)
+
+    @property
+    def relative_gap(self) -> float:
+        """gap / |dual value|; for a dual value of zero, 0 if the gap is zero too, else infinity."""
+        if self.gap == 0.0:
+            return 0.0
+        return self.gap / abs(self.dual_value) if self.dual_value else math.inf
+
+
+def solve(cost: np.ndarray | torch.Tensor, method: str = "exact") -> Assignment:
+    """Assign every row of `cost` to a column of its own, as cheaply as `method` can.
+
+        min over π   1/n Σ_i C[i, π(i)]
+
+    `cost` is C, (n, m) with n <= m: a numpy array or a torch tensor on any device, real and finite.
+
+    - ``exact``: an optimum, in O(n² m) at worst.
+    - ``greedy``: row after row takes its cheapest free column (the paper's Algorithm 3), in O(n m).
+    - ``greedy-cheapest``: the same, rows in ascending order of their smallest cost.
+    - ``greedy-regret``: the same, rows in descending order of regret, the second smallest cost minus the
+      smallest: a row that loses much by coming late comes early.
+
+    The greedy methods give ties to the lower row and the lower column. Every method returns feasible duals,
+    hence a valid gap; the greedy ones take them from row and column minima alone, in O(n m), so their gap may
+    be several times the true distance from the optimum.
+    """
+    if method not in METHODS:
+        raise InputError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    matrix = _as_matrix(cost)
+    n, m = matrix.shape
+    if n == 0:
+        columns, v = np.empty(0, dtype=np.int64), np.zeros(m)
+    elif method == "exact":
+        columns = linear_sum_assignment(matrix)[1].astype(np.int64)
+        v = _column_duals_of_optimum(matrix, columns)
+    else:
+        columns = _greedy(matrix, _row_order(matrix, method))
+        v = _column_duals_from_minima(matrix)
+    return Assignment(
+        permutation=torch.from_numpy(columns),
+        cost=float(_matched(matrix, columns).mean()) if n else 0.0,
+        row_duals=torch.from_numpy(_row_duals(matrix, v)),
+        column_duals=torch.from_numpy(v),
+        exact=method == "exact",
+    )
+
+
+def _as_matrix(cost: np.ndarray | torch.Tensor) -> np.ndarray:
+    """`cost` as a checked, row-contiguous numpy array, float32 if it was float32 and float64 otherwise."""
+    if isinstance(cost, torch.Tensor):
+        # numpy has no bfloat16.
+        matrix = (cost.float() if cost.dtype == torch.bfloat16 else cost).numpy(force=True)
+    else:
+        matrix = np.asarray(cost)
+    if matrix.ndim != 2:
+        raise InputError(f"cost must be a matrix (rows, columns), got shape {matrix.shape}")
+    n, m = matrix.shape
+    if m < n:
+        raise InputError(f"cost must have at least as many columns as rows, got {n} rows and {m} columns")
+    if matrix.dtype.kind not in "biuf":
+        raise InputError(f"cost must hold real numbers, got {matrix.dtype}")
+    matrix = np.ascontiguousarray(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
+    # NaN passes through min and max, so two reductions do without a mask of the size of the matrix.
+    if n and not max(-float(matrix.min()), float(matrix.max())) <= _LARGEST_COST:
+        i, j = np.argwhere(~(np.abs(matrix) <= _LARGEST_COST))[0]
+        limit = f"at most {_LARGEST_COST:g} in size" if np.isfinite(matrix[i, j]) else "finite"
+        raise InputError(f"every cost must be {limit}, got {matrix[i, j]} at row {i}, column {j}")
+    return matrix
+
+
+def _blocks(rows: np.ndarray, m: int) -> Iterator[np.ndarray]:
+    """`rows` in pieces whose float64 temporaries of m columns fit the cache, or are thin where m is large."""
+    size = max(16, 2**16 // max(m, 1))
+    for first in range(0, len(rows), size):
+        yield rows[first : first + size]
+
+
+def _matched(cost: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """C[i, π(i)], (n,) float64."""
+    return cost[np.arange(len(columns)), columns].astype(np.float64)
+
+
+def _row_duals(cost: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """u_i = min_j (C[i, j] - v_j), the largest that are feasible with v."""
+    u = np.empty(len(cost))
+    for rows in _blocks(np.arange(len(cost)), cost.shape[1]):
+        u[rows] = (cost[rows] - v).min(axis=1)
+    return u
+
+
+def _row_order(cost: np.ndarray, method: str) -> np.ndarray:
+    n, m = cost.shape
+    if method == "greedy" or m < 2:
+        return np.arange(n)
+    if method == "greedy-cheapest":
+        return np.argsort(cost.min(axis=1), kind="stable")
+    regret = np.empty(n)
+    for rows in _blocks(np.arange(n), m):
+        two = np.partition(cost[rows], 1, axis=1)[:, :2].astype(np.float64)
+        regret[rows] = two[:, 1] - two[:, 0]
+    return np.argsort(-regret, kind="stable")
+
+
+def _greedy(cost: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Each row in `order` takes its cheapest free column.
+
+    The paper's set S, introduced there as the unassigned columns, starts empty and grows: it holds the
+    assigned ones.
+    """
+    n, m = cost.shape
+    columns = np.empty(n, dtype=np.int64)
+    assigned = np.zeros(m, dtype=cost.dtype)  # infinity in the columns of S: added to a row, it rules them out
+    row = np.empty(m, dtype=cost.dtype)
+    for i in order:
+        np.add(cost[i], assigned, out=row)
+        columns[i] = j = row.argmin()
+        assigned[j] = np.inf
+    return columns
+
+
+def _column_duals_from_minima(cost: np.ndarray) -> np.ndarray:
+    """Feasible v, (m,), from row and column minima: columns reduced first, or rows if that is better."""
+    n, m = cost.shape
+    if m > n:
+        return np.zeros(m)
+    columns_first = cost.min(axis=0).astype(np.float64)
+    row_minima = cost.min(axis=1).astype(np.float64)
+    rows_first = np.full(m, np.inf)
+    for rows in _blocks(np.arange(n), m):
+        np.minimum(rows_first, (cost[rows] - row_minima[rows, None]).min(axis=0), out=rows_first)
+    best = max(columns_first, rows_first, key=lambda v: _row_duals(cost, v).sum() + v.sum())
+    # With n = m a constant may move from v to u; this one makes v <= 0 hold for every method and shape.
+    return best - best.max()
+
+
+def _column_duals_of_optimum(cost: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """v of an optimal dual pair, (m,), by shortest paths from an optimal assignment.
+
+    With u_i = C[i, π(i)] - v_π(i), as complementary slackness asks, feasibility reads
+
+        v_j <= v_k + (C[i, j] - C[i, k])    for k = π(i) and all j:
+
+    no edge k -> j of the residual graph shortens a path. The largest solution with v <= 0 is v_j = the length
+    of the shortest path that ends in j and starts anywhere. It exists as an optimal π has no negative cycle,
+    and it is zero in columns without a row, as a negative path to one of them would be a cheaper assignment.
+
+    Bellman-Ford finds it: only columns that fell pass on their fall. A long path would need as many rounds as
+    it has edges, so after each round the tree of predecessors is summed up to its roots by pointer doubling,
+    which carries a fall to all that hangs below it at once: tens of rounds where there would be thousands.
+    """
+    n, m = cost.shape
+    matched = _matched(cost, columns)
+    owner = np.full(m, -1)
+    owner[columns] = np.arange(n)
+    v = np.zeros(m)
+    predecessor, length = np.arange(m), np.zeros(m)
+    fallen = owner >= 0
+    for _ in range(n):  # Bellman-Ford's own bound; reached only if rounding makes a cycle look negative
+        if not fallen.any():
+            break
+        # A fall smaller than the rounding of its terms may go round a cycle of zero length for ever. Terms
+        # that win a minimum are of the size of these two, whatever the largest cost in the matrix.
+        tolerance = 8 * np.finfo(np.float64).eps * (np.abs(matched).max() - v.min())
+        sources = np.flatnonzero(fallen)
+        fallen[:] = False
+        for k in _blocks(sources, m):
+            # A source that fell earlier in this round is read after its fall.
+            fallen[k] = False
+            i = owner[k]
+            paths = cost[i] + (v[k] - matched[i])[:, None]
+            shortest = paths.min(axis=0)
+            better = np.flatnonzero(shortest < v - tolerance)
+            v[better] = shortest[better]
+            fallen[better] = True
+            via = paths[:, better].argmin(axis=0)
+            predecessor[better] = k[via]
+            length[better] = cost[i[via], better] - matched[i[via]]
+        to_root, ancestor = length.copy(), predecessor.copy()
+        for _ in range(m.bit_length()):
+            to_root += to_root[ancestor]
+            ancestor = ancestor[ancestor]
+        below = to_root < v - tolerance
+        v[below] = to_root[below]
+        fallen |= below
+        fallen &= owner >= 0
+    v[owner < 0] = 0.0
+    return v

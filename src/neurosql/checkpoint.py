@@ -1,0 +1,125 @@
+"""What a run writes and how it comes back: safetensors and JSON, every file replaced whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from neurosql.errors import InputError
+
+FORMAT = 1
+
+CONFIG = "config.json"
+MODEL = "model.safetensors"
+CODES = "codes.safetensors"
+HISTORY = "history.jsonl"
+CHECKPOINT = "checkpoints/last.safetensors"
+
+
+class RunFolder:
+    """A run's folder on disk."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def create(cls, path: str | Path) -> RunFolder:
+        """A new folder, or an existing empty one. Nothing that is there already is touched."""
+        folder = cls(path)
+        if folder.path.is_dir() and any(folder.path.iterdir()):
+            if (folder.path / CONFIG).exists():
+                raise InputError(
+                    f"{path} holds another run: choose another folder, or go on with it by `neurosql resume {path}`"
+                )
+            raise InputError(f"{path} is not empty and not a run: choose another folder")
+        if folder.path.exists() and not folder.path.is_dir():
+            raise InputError(f"{path} is a file: choose a folder for the run")
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"can't create {path}: {error.strerror}") from None
+        return folder
+
+    @classmethod
+    def existing(cls, path: str | Path) -> RunFolder:
+        """The folder of a run that was written by this format or an older one."""
+        folder = cls(path)
+        if not (folder.path / CONFIG).is_file():
+            raise InputError(f"{path} is not a run: it has no {CONFIG}")
+        found = folder.config().get("format")
+        if not isinstance(found, int):
+            raise InputError(f"{path}/{CONFIG} does not say its format: is it a run of neurosql?")
+        if found > FORMAT:
+            raise InputError(
+                f"{path} was written in format {found}, this version reads up to {FORMAT}: upgrade neurosql-torch"
+            )
+        return folder
+
+    def config(self) -> dict[str, Any]:
+        try:
+            config = json.loads((self.path / CONFIG).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.path / CONFIG} can't be read: {error}") from None
+        if not isinstance(config, dict):
+            raise InputError(f"{self.path / CONFIG} is not a run's settings")
+        return config
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        self._replace(CONFIG, json.dumps({"format": FORMAT} | config, indent=2).encode() + b"\n")
+
+    def has(self, name: str) -> bool:
+        return (self.path / name).is_file()
+
+    def write_tensors(self, name: str, tensors: dict[str, Tensor], plain: dict[str, Any] | None = None) -> None:
+        """Tensors by name, with plain values as JSON in the file's own header, so that both are replaced together."""
+        metadata = None if plain is None else {"plain": json.dumps(plain)}
+        stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        self._replace(name, safetensors.torch.save(stored, metadata))
+
+    def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        path = self.path / name
+        if not path.is_file():
+            raise InputError(f"{self.path} has no {name}: the run was stopped before its first checkpoint")
+        try:
+            with safetensors.safe_open(path, "pt") as file:
+                plain = json.loads((file.metadata() or {}).get("plain", "{}"))
+                return {key: file.get_tensor(key) for key in file.keys()}, plain  # noqa: SIM118
+        except (OSError, ValueError, safetensors.SafetensorError) as error:
+            raise InputError(f"{path} can't be read: {error}") from None
+
+    def append_history(self, figures: dict[str, Any]) -> None:
+        with open(self.path / HISTORY, "a", encoding="utf-8") as file:
+            file.write(json.dumps(figures) + "\n")
+
+    def history(self) -> list[dict[str, Any]]:
+        if not self.has(HISTORY):
+            return []
+        return [json.loads(line) for line in (self.path / HISTORY).read_text("utf-8").splitlines()]
+
+    def keep_history(self, epochs: int) -> None:
+        """Drop what was recorded after the first so many epochs: a resumed run writes it again."""
+        lines = [json.dumps(figures) + "\n" for figures in self.history()[:epochs]]
+        self._replace(HISTORY, "".join(lines).encode())
+
+    def _replace(self, name: str, content: bytes) -> None:
+        """Write beside the target and rename: a crash or a full disk leaves the old file as it was."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise

@@ -1,0 +1,168 @@
+"""What each command does, once its arguments are parsed. Apart from `cli` because it needs torch."""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import neurosql
+from neurosql import data
+from neurosql import run as runs
+from neurosql.checkpoint import CHECKPOINT, CODES, HISTORY, MODEL, RunFolder
+from neurosql.cost import ssim
+from neurosql.errors import InputError
+from neurosql.report import page, pictures
+from neurosql.run import Run
+from neurosql.settings import Settings
+from neurosql.training import Stopped
+
+SCORES = "scores.json"
+REPORT = "report.html"
+
+
+def train(source: str, settings: Settings, out: str | None, limit: int | None) -> None:
+    path = Path(out) if out else _next_free(source)
+    images = data.load(source, limit)
+    try:
+        run = runs.train(images, settings, path, limit, progress=True, say=print)
+    except Stopped:
+        raise KeyboardInterrupt(_stopped(path)) from None
+    _finish(run, images, path)
+
+
+def resume(path: str, source: str | None) -> None:
+    read: list[data.ImageSet] = []
+
+    def load(source: str, limit: int | None) -> data.ImageSet:
+        read.append(data.load(source, limit))
+        return read[-1]
+
+    try:
+        run = runs.resume(path, load, source, progress=True, say=print)
+    except Stopped:
+        raise KeyboardInterrupt(_stopped(Path(path))) from None
+    _finish(run, read[-1], Path(path))
+
+
+def sample(path: str, n: int, label: str | None, seed: int, out: str | None) -> None:
+    run = runs.open_run(path)
+    images, labels = run.sample(n, label, seed)
+    of_class = "" if label is None else f"-{label}"
+    is_image = run.data["kind"] == "image"
+    target = Path(out) if out else Path(path) / f"samples-seed{seed}{of_class}{'.png' if is_image else '.npy'}"
+    _make_parent(target)
+    if target.suffix == ".png":
+        if not is_image:
+            raise InputError(f"{run.data['kind']}s have no picture sheet: give a .npy or .npz file")
+        pictures.sheet(images, target, columns=max(1, round(n**0.5)))
+    elif target.suffix == ".npy":
+        np.save(target, run.like.restore(images))
+    elif target.suffix == ".npz":
+        named = {} if labels is None else {"labels": np.array(run.like.classes)[labels]}
+        np.savez_compressed(target, images=run.like.restore(images), **named)
+    elif target.suffix == "" and is_image:
+        target.mkdir(parents=True, exist_ok=True)
+        for i, image in enumerate(images):
+            pictures.sheet(image[None], target / f"{i:05d}.png", gap=0, pixels=0)
+    else:
+        raise InputError(f"can't write samples to {target}: give a .png, .npy or .npz file, or a folder")
+    print(f"wrote {n} samples to {target}")
+
+
+def encode(path: str, source: str, limit: int | None, out: str | None) -> None:
+    run = runs.open_run(path)
+    images = data.load(source, limit)
+    if images.shape != tuple(run.data["shape"]):
+        raise InputError(f"the model's samples have shape {tuple(run.data['shape'])}, those of {source} {images.shape}")
+    if run.like.mean is not None and images.mean is not None:
+        # Vectors were standardised by their own columns: bring them to the training set's units.
+        raw = images.x * images.std + images.mean
+        images = data.from_array(raw, layout="np", mean=run.like.mean, std=run.like.std)
+    target = Path(out) if out else Path(path) / f"codes-{Path(source).stem}.npz"
+    if target.suffix not in (".npz", ".csv"):
+        raise InputError(f"can't write codes to {target}: give a .npz or a .csv file")
+    _make_parent(target)
+    codes, labels, losses = run.encode(images.x, progress=True)
+    names = None if labels is None else np.array(run.like.classes)[labels]
+    if target.suffix == ".npz":
+        np.savez_compressed(target, codes=codes, losses=losses, **({} if names is None else {"labels": names}))
+    else:
+        columns = [f"z{i + 1}" for i in range(codes.shape[1])] + ["loss"] + ([] if names is None else ["label"])
+        rows = np.column_stack([codes, losses] + ([] if names is None else [names])).tolist()
+        target.write_text("\n".join(",".join(map(str, row)) for row in [columns, *rows]) + "\n", encoding="utf-8")
+    print(f"mean loss  {losses.mean():.4f} over {len(losses)} samples")
+    print(f"wrote codes of {len(codes)} samples to {target}")
+
+
+def info(path: str | None) -> None:
+    if path is None:
+        print(f"neurosql   {neurosql.__version__}")
+        print(f"python     {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}")
+        print(f"devices    cpu ({torch.get_num_threads()} threads)" + (", cuda" if torch.cuda.is_available() else ""))
+        print("cost       torch")
+        print("assignment scipy")
+        return
+    folder = RunFolder.existing(path)
+    config = folder.config()
+    settings = runs.settings_of(config)
+    records = folder.history()
+    described, network = config["data"], config["network"]
+    print(f"run        {path} (neurosql {config['version']}, {config['created']})")
+    print(f"data       {described['description']}, from {described['source']}")
+    print(
+        f"generator  {network['name']}, {config['parameters']:,} parameters, latent dimension {network['latent_dim']}"
+    )
+    conditional = ", class-conditional" if settings.generator.conditional else ""
+    print(f"prior      {settings.quantile.prior}, {described['trained']} lattice points{conditional}")
+    phase = folder.read_tensors(CHECKPOINT)[1] if folder.has(CHECKPOINT) else {}
+    finished = not phase or (phase["phase"] == "closing" and phase["epoch"] >= phase["closing_epochs"])
+    print(f"state      {'finished' if finished else 'stopped'} after {len(records)} epochs")
+    if records:
+        last = records[-1]
+        figures = {k: last[k] for k in ("loss", "cost", "heldout_loss", "drift") if k in last}
+        print("last epoch " + ", ".join(f"{name} {value:.4f}" for name, value in figures.items()))
+    if folder.has(SCORES):
+        for name, score in json.loads((folder.path / SCORES).read_text("utf-8")).items():
+            print(f"{name:<10} {score['value']:.4f} ({score['mode']}, n = {score['n']})")
+    print(f"next       {f'neurosql sample {path} -n 64' if finished else f'neurosql resume {path}'}")
+
+
+def _finish(run: Run, images: data.ImageSet, path: Path) -> None:
+    """Scores, pictures and the page of a trained run."""
+    x = images.x[run.index]
+    scores = {}
+    if run.data["kind"] != "vector":
+        decoded = run.method.reconstruct().cpu()
+        similar = torch.cat([ssim(a, b) for a, b in zip(torch.from_numpy(x).split(256), decoded.split(256))])
+        scores["ssim"] = {
+            "value": float(similar.mean()),
+            "mode": "paired-train",
+            "n": len(x),
+            "direction": "higher",
+        }
+    (path / SCORES).write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
+    drawn = pictures.draw_all(run, x, path, run.settings.training.seed)
+    page.write(run, path / REPORT, drawn, scores)
+    for name, score in scores.items():
+        print(f"{name:<10} {score['value']:.4f} ({score['mode']}, n = {score['n']})")
+    print(f"wrote {path}: {', '.join([MODEL, CODES, HISTORY, SCORES, *drawn, REPORT])}")
+    print(f"look at    {path / REPORT}")
+    print(f"next       neurosql sample {path} -n 64")
+
+
+def _stopped(path: Path) -> str:
+    return f"stopped; the run is saved. Go on with: neurosql resume {path}"
+
+
+def _next_free(source: str) -> Path:
+    """runs/NAME-1, or the next number that is free."""
+    stem = Path(source).stem or "run"
+    return next(p for number in range(1, 10**6) if not (p := Path("runs") / f"{stem}-{number}").exists())
+
+
+def _make_parent(target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,115 @@
+"""Codes for images that were not in the training set: the nearest lattice code, then gradient refinement."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from neurosql.cost import DEFAULT_MEMORY, Cost
+from neurosql.generators.base import Generator
+from neurosql.prior import Prior
+
+CHUNK = 64
+PRIOR_WEIGHT = 1e-3
+STEPS = 60
+
+
+@torch.no_grad()
+def decode(generator: Generator, codes: Tensor, labels: Tensor | None = None, chunk: int = 256) -> Tensor:
+    """G(z) for codes (n, d), in evaluation mode and in chunks: (n, *shape)."""
+    training = generator.training
+    generator.eval()
+    parts = [
+        generator(codes[i : i + chunk], None if labels is None else labels[i : i + chunk])
+        for i in range(0, len(codes), chunk)
+    ]
+    generator.train(training)
+    return torch.cat(parts) if parts else codes.new_zeros(0, *generator.shape)
+
+
+def nearest_code(
+    cost: Cost,
+    x: Tensor,
+    decoded: Tensor,
+    labels: Tensor | None = None,
+    decoded_labels: Tensor | None = None,
+    memory: int = DEFAULT_MEMORY,
+) -> Tensor:
+    """For each image the row of the cheapest decoded lattice point: (n,). A given label admits only its own class."""
+    found = torch.empty(len(x), dtype=torch.int64)
+    rows = max(1, memory // max(1, 4 * len(decoded)))
+    for i in range(0, len(x), rows):
+        costs = cost.matrix(x[i : i + rows], decoded, memory)
+        if labels is not None and decoded_labels is not None:
+            costs[labels[i : i + rows, None] != decoded_labels] = math.inf
+        found[i : i + rows] = costs.argmin(1).cpu()
+    return found.to(x.device)
+
+
+def refine(
+    generator: Generator,
+    prior: Prior,
+    cost: Cost,
+    x: Tensor,
+    codes: Tensor,
+    labels: Tensor | None = None,
+    steps: int = STEPS,
+    progress: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Descend l(x, G(z)) - w log p(z) from the given codes: the best codes met (n, d) and their losses l (n,).
+
+    The images do not see each other: the generator is in evaluation mode, the step is Adam's, coordinate by
+    coordinate, and each chunk is filled up to one size so that even the rounding is that of a full chunk.
+    """
+    training, wanted = generator.training, [p.requires_grad for p in generator.parameters()]
+    generator.eval().requires_grad_(False)
+    best, losses = codes.clone(), codes.new_empty(len(codes))
+    try:
+        for i in tqdm(range(0, len(x), CHUNK), desc="encoding", unit="chunk", leave=False, disable=not progress):
+            rows = torch.arange(i, i + CHUNK, device=x.device).clamp_(max=len(x) - 1)
+            chunk_labels = None if labels is None else labels[rows]
+            z, loss = _refine_chunk(generator, prior, cost, x[rows], codes[rows], chunk_labels, steps)
+            size = min(CHUNK, len(x) - i)
+            best[i : i + size], losses[i : i + size] = z[:size], loss[:size]
+    finally:
+        for parameter, flag in zip(generator.parameters(), wanted):
+            parameter.requires_grad_(flag)
+        generator.train(training)
+    return best, losses
+
+
+def _refine_chunk(
+    generator: Generator, prior: Prior, cost: Cost, x: Tensor, z: Tensor, labels: Tensor | None, steps: int
+) -> tuple[Tensor, Tensor]:
+    def objective(z: Tensor) -> tuple[Tensor, Tensor]:
+        loss = cost.paired(x, generator(z, labels))
+        return loss, (loss - PRIOR_WEIGHT * prior.log_prob(z) if prior.has_mode else loss)
+
+    rate, beta1, beta2 = 0.1 * prior.scale, 0.8, 0.95
+    # Far above Adam's usual epsilon: a gradient of rounding noise must not be blown up to a full step.
+    epsilon = 1e-3
+    first, second = torch.zeros_like(z), torch.zeros_like(z)
+    best_z, best_loss, best_objective = z.clone(), z.new_zeros(len(z)), z.new_full((len(z),), math.inf)
+    for step in range(steps + 1):
+        z = z.detach().requires_grad_(step < steps)
+        loss, value = objective(z)
+        better = value.detach() < best_objective
+        best_z = torch.where(better[:, None], z.detach(), best_z)
+        best_loss = torch.where(better, loss.detach(), best_loss)
+        best_objective = torch.where(better, value.detach(), best_objective)
+        if step == steps:
+            break
+        (gradient,) = torch.autograd.grad(value.sum(), z)
+        first = beta1 * first + (1 - beta1) * gradient
+        second = beta2 * second + (1 - beta2) * gradient.square()
+        scale = (second / (1 - beta2 ** (step + 1))).sqrt() + epsilon
+        pace = rate * 0.5 * (1 + math.cos(math.pi * step / steps))
+        moved = z.detach() - pace * first / (1 - beta1 ** (step + 1)) / scale
+        if prior.has_density:
+            # A step that leaves the support of the prior is not taken.
+            moved = torch.where(torch.isfinite(prior.log_prob(moved))[:, None], moved, z.detach())
+        z = moved
+    return best_z, best_loss

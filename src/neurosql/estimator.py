@@ -1,0 +1,302 @@
+"""`NeuroSQL(...).fit / transform / inverse_transform / sample`, as scikit-learn users expect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from neurosql import run as runs
+from neurosql.checkpoint import RunFolder
+from neurosql.data import ImageSet
+from neurosql.data.imageset import RANK, encode_labels, from_array
+from neurosql.errors import InputError
+from neurosql.prior import Prior
+from neurosql.settings import GeneratorSettings as G
+from neurosql.settings import QuantileSettings as Q
+from neurosql.settings import Settings
+from neurosql.settings import TrainingSettings as T
+from neurosql.training import Stopped
+
+
+class NeuroSQL(TransformerMixin, BaseEstimator):
+    """A generative model by quantile assignment: one generator, no encoder, no discriminator.
+
+    The codes of n images are a permutation of n fixed quantiles of the prior. `fit` alternates between fitting the
+    generator to the assigned codes and solving the assignment between images and generated images.
+
+    Samples are numpy arrays or torch tensors, uint8 or float: images (n, h, w), (n, h, w, c) or (n, c, h, w) in
+    [0, 1] or 0..255, or vectors (n, p) of any finite numbers, which are standardised by column. What a shape was
+    taken for is printed with `verbose=1` and kept in `input_`.
+
+    The constructor's settings are those of `neurosql train`, and `neurosql train --help` explains each;
+    `random_state` is the command line's seed, and `prior` may also be an object of `neurosql.prior`.
+
+    Attributes
+    ----------
+    codes_ : (n, latent_dim) float32, the code of each sample that was given to `fit`. Those of the samples that were
+        held out for validation are inferred; `train_index_` are the places of the others.
+    lattice_ : (n_train, latent_dim) float32, the quantiles of the prior.
+    permutation_ : (n_train,) int64, entry i is the lattice row of training sample i.
+    history_ : list of dict, the figures of each epoch.
+    input_ : str, what the samples were taken for.
+    classes_ : names of the classes, where there are labels.
+
+    Examples
+    --------
+    >>> from neurosql import NeuroSQL, data
+    >>> digits = data.load("mnist-sample", limit=64)
+    >>> model = NeuroSQL(latent_dim=2, epochs=1, holdout=0).fit(digits)
+    >>> model.codes_.shape
+    (64, 2)
+    """
+
+    def __init__(
+        self,
+        latent_dim: int = G.latent_dim,
+        *,
+        generator: str = G.generator,
+        size: str = G.size,
+        width: int | None = G.width,
+        taper: bool = G.taper,
+        resnet18: str | None = G.resnet18,
+        conditional: bool = G.conditional,
+        prior: str | Prior = Q.prior,
+        lattice: str | None = Q.lattice,
+        scale: float = Q.scale,
+        cost: str = Q.cost,
+        start: str = Q.start,
+        algorithm: str = Q.algorithm,
+        subset: str = Q.subset,
+        assignment: str = Q.assignment,
+        every: int = Q.every,
+        momentum: float = Q.momentum,
+        anneal: bool = Q.anneal,
+        snap: int = Q.snap,
+        penalty: float = Q.penalty,
+        memory: int = Q.memory,
+        epochs: int = T.epochs,
+        steps: int | None = T.steps,
+        batch_size: int = T.batch_size,
+        optimizer: str = T.optimizer,
+        learning_rate: float = T.learning_rate,
+        schedule: str = T.schedule,
+        cycle: int = T.cycle,
+        weight_decay: float = T.weight_decay,
+        clip: float = T.clip,
+        ema: float = T.ema,
+        holdout: float = T.holdout,
+        patience: int = T.patience,
+        validate_every: int = T.validate_every,
+        validate_on: int = T.validate_on,
+        checkpoint_every: int = T.checkpoint_every,
+        device: str = T.device,
+        random_state: Any = T.seed,
+        verbose: int = 0,
+    ) -> None:
+        self.latent_dim = latent_dim
+        self.generator = generator
+        self.size = size
+        self.width = width
+        self.taper = taper
+        self.resnet18 = resnet18
+        self.conditional = conditional
+        self.prior = prior
+        self.lattice = lattice
+        self.scale = scale
+        self.cost = cost
+        self.start = start
+        self.algorithm = algorithm
+        self.subset = subset
+        self.assignment = assignment
+        self.every = every
+        self.momentum = momentum
+        self.anneal = anneal
+        self.snap = snap
+        self.penalty = penalty
+        self.memory = memory
+        self.epochs = epochs
+        self.steps = steps
+        self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.cycle = cycle
+        self.weight_decay = weight_decay
+        self.clip = clip
+        self.ema = ema
+        self.holdout = holdout
+        self.patience = patience
+        self.validate_every = validate_every
+        self.validate_on = validate_on
+        self.checkpoint_every = checkpoint_every
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def settings(self) -> Settings:
+        """The constructor's arguments as checked settings."""
+        values = self.get_params(deep=False)
+        values.pop("verbose")
+        if isinstance(values["prior"], Prior):
+            values["prior"] = "custom"
+        return Settings.from_flat(values | {"seed": _seed(values.pop("random_state"))})
+
+    def fit(self, X: Any, y: Any = None, *, out: str | Path | None = None) -> NeuroSQL:
+        """Learn generator and codes from samples (or an ImageSet); `y` are labels; `out` also leaves a run folder.
+
+        Without `conditional`, labels do not enter the training.
+        """
+        settings = self.settings()
+        images = X if isinstance(X, ImageSet) else self._read(X, y, reset=True)
+        self.input_ = images.describe()
+        say = print if self.verbose else lambda line: None
+        try:
+            law = self.prior if isinstance(self.prior, Prior) else None
+            fitted = runs.train(images, settings, out, law=law, progress=bool(self.verbose), say=say)
+        except Stopped:
+            hint = f"go on with `neurosql resume {out}`" if out else "nothing was kept: give fit(..., out=FOLDER)"
+            raise KeyboardInterrupt(f"training was stopped; {hint}") from None
+        return self._adopt(fitted, images)
+
+    def transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Codes (n, latent_dim) of samples, seen or unseen: the nearest lattice code, refined by gradient.
+
+        A class-conditional model searches the class `y` where it is given, else the cheapest class. The result does
+        not depend on which other samples are transformed along with a sample.
+        """
+        return self._encode(X, y)[0]
+
+    def inverse_transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Samples of codes (n, latent_dim), in the layout and units that `fit` was given (images in [0, 1])."""
+        fitted = self._fitted()
+        codes = np.asarray(X, dtype=np.float32)
+        if codes.ndim != 2 or codes.shape[1] != fitted.method.prior.dim:
+            raise InputError(f"codes must have shape (n, {fitted.method.prior.dim}), got {codes.shape}")
+        labels = self._labels(y, len(codes))
+        if fitted.method.generator.classes and labels is None:
+            raise InputError("a class-conditional model needs the classes of the codes: give y")
+        return fitted.like.restore(fitted.decode(codes, labels))
+
+    def sample(self, n: int = 1, label: Any = None, random_state: Any = None) -> np.ndarray:
+        """n new samples, of the class `label` in the class-conditional case; else classes as in the training set."""
+        fitted = self._fitted()
+        return fitted.like.restore(fitted.sample(n, label, _seed(random_state))[0])
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the mean loss of samples at their inferred codes: higher is better."""
+        return -float(self._encode(X, y)[2].mean())
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as a run folder, which `load` and the command line open."""
+        fitted = self._fitted()
+        folder = RunFolder.create(path)
+        folder.write_config(fitted.config())
+        fitted.save(folder)
+        folder.keep_history(0)
+        for figures in fitted.history:
+            folder.append_history(figures)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu", prior: Prior | None = None) -> NeuroSQL:
+        """The model of a run folder, written by `save` or by `neurosql train`; `prior` if it had one of your own."""
+        fitted = runs.open_run(path, device, prior)
+        values = fitted.settings.flat()
+        values["random_state"] = values.pop("seed")
+        if prior is not None:
+            values["prior"] = prior
+        return cls(**values | {"device": device})._adopt(fitted, None)
+
+    def _adopt(self, fitted: runs.Run, images: ImageSet | None) -> NeuroSQL:
+        self.run_ = fitted
+        self.input_ = fitted.data["description"]
+        self.lattice_ = fitted.method.lattice.cpu().numpy()
+        self.permutation_ = fitted.method.permutation.numpy()
+        self.train_index_ = fitted.index
+        self.history_ = fitted.history
+        self.n_iter_ = len(fitted.history)
+        if fitted.like.classes:
+            self.classes_ = np.array(fitted.like.classes)
+        if fitted.data["kind"] == "vector":
+            self.n_features_in_ = fitted.data["shape"][0]
+        self._n_features_out = fitted.method.prior.dim
+        self.codes_ = fitted.method.codes.cpu().numpy()
+        if images is not None and len(images) > len(fitted.index):
+            trained = self.codes_
+            rest = np.setdiff1d(np.arange(len(images)), fitted.index)
+            self.codes_ = np.empty((len(images), trained.shape[1]), np.float32)
+            self.codes_[fitted.index] = trained
+            self.codes_[rest] = fitted.encode(images.x[rest], None if images.labels is None else images.labels[rest])[0]
+        return self
+
+    def _encode(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        fitted = self._fitted()
+        images = X if isinstance(X, ImageSet) else self._read(X, None, reset=False)
+        if images.shape != tuple(fitted.data["shape"]):
+            raise InputError(f"samples must have shape {tuple(fitted.data['shape'])}, got {images.shape}")
+        labels = self._labels(y, len(images))
+        if labels is not None and not fitted.method.generator.classes:
+            labels = None
+        return fitted.encode(images.x, labels, progress=bool(self.verbose))
+
+    def _read(self, X: Any, y: Any, reset: bool) -> ImageSet:
+        """An ImageSet of whatever was given; tables go through scikit-learn's own checks."""
+        if not hasattr(X, "detach") and _rank(X) < 3:
+            X = validate_data(self, X, reset=reset, dtype=None, ensure_min_samples=2 if reset else 1)
+            if X.dtype.kind in "OUS":
+                X = X.astype(np.float64)
+        like = None if reset else self.run_.like
+        labels = None
+        if reset and y is not None and (self.conditional or _looks_like_classes(y)):
+            labels = y
+        return from_array(
+            X,
+            labels,
+            layout=like.layout if like is not None and _rank(X) == RANK[like.layout] else None,
+            mean=None if like is None else like.mean,
+            std=None if like is None else like.std,
+            minimum=2 if reset else 1,
+        )
+
+    def _labels(self, y: Any, n: int) -> np.ndarray | None:
+        """Class numbers of labels, by the names that the model was trained with."""
+        if y is None or not self.run_.method.generator.classes:
+            return None
+        codes, names = encode_labels(np.full(n, y) if np.ndim(y) == 0 else y, n)
+        return np.array([self.run_.class_number(name) for name in names], dtype=np.int64)[codes]
+
+    def _fitted(self) -> runs.Run:
+        if not hasattr(self, "run_"):
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: call fit first")
+        return self.run_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+def _seed(random_state: Any) -> int:
+    """A seed of scikit-learn's `random_state`: an int as it is, a generator or None by a draw."""
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _looks_like_classes(y: Any) -> bool:
+    try:
+        encode_labels(y, len(y))
+    except (InputError, TypeError):
+        return False
+    return True
+
+
+def _rank(X: Any) -> int:
+    """Number of axes of an array, a sparse matrix, a table or a nested list."""
+    return X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim

@@ -1,0 +1,1 @@
+"""Learning principles, one file each."""

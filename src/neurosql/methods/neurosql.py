@@ -1,0 +1,293 @@
+r"""Generative modelling by quantile assignment: Algorithms 1 and 2 of the paper.
+
+The latent codes of n images are a permutation of the n quantiles Q of the prior. Learning alternates between
+
+    decoder step     theta <- argmin (1/n) sum_i l(X_i, G_theta(Z_i)) + lambda R(theta)
+    cost matrix      C_ik  <- l(X_i, G_theta(Q_k))
+    assignment       pi    <- argmin over permutations of sum_i C_{i, pi(i)}
+    momentum         Z_i   <- rho Q_{pi(i)} + (1 - rho) Z_i
+
+The decoder step is the training loop's; `training_step` takes one gradient step of it. The other three lines are
+`reassign` for all images every K epochs (Algorithm 1), or for the images of one batch after each step (Algorithm 2).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from neurosql import assign
+from neurosql.cost import Cost
+from neurosql.encode import STEPS, decode, nearest_code, refine
+from neurosql.errors import InputError
+from neurosql.generators.base import Generator
+from neurosql.methods.base import Batch, Clock, Method, Update
+from neurosql.prior import Prior
+from neurosql.settings import QuantileSettings
+from neurosql.start import pca_permutation, random_permutation
+
+VALIDATION_STEPS = 5
+
+
+class QuantileAssignment(Method):
+    """The learning principle: a generator, a lattice, an assignment.
+
+    In the class-conditional case every class has a sublattice of its own, and the assignment decomposes: image i may
+    take lattice row k only where their labels agree. Without classes there is one block of all images and all rows.
+    """
+
+    lattice: Tensor
+    """Q, (n, d)."""
+    lattice_labels: Tensor | None = None
+    """The class of each lattice row, (n,), in the class-conditional case."""
+    permutation: Tensor
+    """pi, (n,): entry i is the lattice row of image i."""
+    codes: Tensor
+    """Z, (n, d): the code of image i."""
+
+    def __init__(self, generator: Generator, prior: Prior, cost: Cost, settings: QuantileSettings) -> None:
+        self.generator = generator
+        self.prior = prior
+        self.cost = cost
+        self.settings = settings
+        self.clock = Clock()
+        self.random = torch.Generator()
+        self.progress = 0.0
+        self.snapped = False
+        self.figures: list[tuple[float, ...]] = []
+
+    def attach(self, x: Tensor, labels: Tensor | None, seed: int) -> None:
+        """Take the training images (n, ...) and lay out the lattice that belongs to their number and classes."""
+        if self.generator.classes and labels is None:
+            raise InputError("a class-conditional model needs labels, got none")
+        self.x = x
+        self.labels = labels if self.generator.classes else None
+        self.random.manual_seed(seed)
+        n = len(x)
+        if self.labels is None:
+            self.blocks = [(torch.arange(n), torch.arange(n))]
+            self.lattice = self.prior.lattice(n, seed).to(x)
+        else:
+            self._lay_sublattices(self.labels, seed)
+        self.block_of = torch.empty(n, dtype=torch.int64)
+        for number, (rows, _) in enumerate(self.blocks):
+            self.block_of[rows] = number
+
+    def _lay_sublattices(self, labels: Tensor, seed: int) -> None:
+        """One sublattice a class, stacked in the order of the classes."""
+        self.blocks, pieces, filled = [], [], 0
+        for label in labels.unique().tolist():
+            rows = torch.nonzero(labels.cpu() == label).flatten()
+            # Seeded from seed and class: one class's codes do not depend on which other classes there are.
+            child = int(np.random.SeedSequence([seed, label]).generate_state(1)[0])
+            pieces.append(self.prior.lattice(len(rows), child))
+            self.blocks.append((rows, torch.arange(filled, filled + len(rows))))
+            filled += len(rows)
+        self.lattice = torch.cat(pieces).to(self.x)
+        self.lattice_labels = labels[torch.cat([rows for rows, _ in self.blocks])]
+
+    def start(self) -> None:
+        """The first permutation pi^(0), and the codes Z^(0) = Q_pi."""
+        n = len(self.x)
+        self.permutation = torch.empty(n, dtype=torch.int64)
+        for rows, columns in self.blocks:
+            if self.settings.start == "pca":
+                match = pca_permutation(self.x[rows], self.lattice[columns], self.random)
+            else:
+                match = random_permutation(len(rows), self.random)
+            self.permutation[rows] = columns[match]
+        self.codes = self.lattice[self.permutation]
+        self.row_duals = torch.zeros(n, dtype=torch.float64)
+        self.column_duals = torch.zeros(n, dtype=torch.float64)
+        self._partition()
+
+    def optimizers(self) -> dict[str, list[nn.Parameter]]:
+        return {"generator": list(self.generator.parameters())}
+
+    def training_step(self, batch: Batch, update: Update) -> dict[str, float]:
+        """One gradient step of the decoder; in mini-batch mode the batch is then assigned anew (Algorithm 2)."""
+        with self.clock("decoder"):
+            self.generator.train()
+            label = None if self.labels is None else self.labels[batch.index]
+            loss = self.cost.paired(batch.x, self.generator(self.codes[batch.index], label)).mean()
+            penalised = loss + self.settings.penalty * self.regulariser() if self.settings.penalty else loss
+            update("generator", penalised)
+        if self.settings.algorithm == "mini-batch" and not self.snapped:
+            for rows, columns in self._offers(batch.index.cpu()):
+                self._assign(rows, columns)
+        return {"loss": loss.item()}
+
+    def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
+        """Every K epochs all images are assigned anew (Algorithm 1)."""
+        self.progress = (epoch + 1) / epochs
+        if self.settings.algorithm == "full" and self.settings.every and (epoch + 1) % self.settings.every == 0:
+            self.reassign()
+        figures = self._mean_figures()
+        self._partition()
+        return figures | {"drift": self.drift()}
+
+    def reassign(self) -> None:
+        """Cost matrix, assignment and momentum for all images, block by block."""
+        for rows, columns in self.blocks:
+            self._assign(rows, columns)
+
+    def closing(self) -> int:
+        """Snap the codes to the lattice, Z = Q_pi, to be fitted for a few more epochs without assignment."""
+        if self.settings.snap:
+            # A random subset leaves pi short of a permutation: solve once more for all images.
+            if self.settings.algorithm == "mini-batch" and self.settings.subset == "random":
+                self.reassign()
+                self.figures.clear()
+            self.codes = self.lattice[self.permutation]
+            self.snapped = True
+        return self.settings.snap
+
+    @property
+    def rho(self) -> float:
+        """The momentum in force: constant, or annealed linearly to 1 at the end of the budget."""
+        rho = self.settings.momentum
+        return rho + (1 - rho) * self.progress if self.settings.anneal else rho
+
+    def drift(self) -> float:
+        """Variance of the codes over variance of the lattice: 1 when the codes follow the prior that is sampled."""
+        if len(self.codes) < 2:
+            return 1.0
+        return float(self.codes.var(0).sum() / self.lattice.var(0).sum())
+
+    def regulariser(self) -> Tensor:
+        """R(theta), the sum of squared parameters."""
+        return torch.stack([p.square().sum() for p in self.generator.parameters()]).sum()
+
+    def _assign(self, rows: Tensor, columns: Tensor) -> None:
+        """Assign the images `rows` to the lattice points `columns`, one each, and move their codes."""
+        with self.clock("generate"):
+            decoded = self._decode_lattice(columns)
+        with self.clock("cost"):
+            costs = self.cost.matrix(self.x[rows], decoded, self.settings.memory * 2**20)
+        with self.clock("assignment"):
+            solution = assign.solve(costs, self.settings.assignment)
+        changed = (columns[solution.permutation] != self.permutation[rows]).double().mean()
+        self.permutation[rows] = columns[solution.permutation]
+        self.codes[rows] = self.rho * self.lattice[self.permutation[rows]] + (1 - self.rho) * self.codes[rows]
+        self.row_duals[rows] = solution.row_duals
+        self.column_duals[columns] = solution.column_duals
+        self.figures.append((len(rows), solution.cost, solution.gap, solution.relative_gap, float(changed)))
+
+    def _mean_figures(self) -> dict[str, float]:
+        """The assignments since the last call, averaged over images."""
+        done, self.figures = self.figures, []
+        if not done:
+            return {}
+        means = np.average([figures[1:] for figures in done], axis=0, weights=[figures[0] for figures in done])
+        return dict(zip(("cost", "gap", "relative_gap", "changed"), means.tolist())) | {"rho": self.rho}
+
+    def _partition(self) -> None:
+        """Split each block's lattice rows anew, for batches that take disjoint parts of it."""
+        self.split = torch.cat([columns[_shuffle(columns, self.random)] for _, columns in self.blocks])
+        self.taken = torch.zeros(len(self.blocks), dtype=torch.int64)
+
+    def _offers(self, index: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """The batch's images, block by block, each with as many lattice rows as there are images."""
+        offers = []
+        for number, (_, columns) in enumerate(self.blocks):
+            rows = index[self.block_of[index] == number]
+            if not len(rows):
+                continue
+            if self.settings.subset == "owned":
+                offered = self.permutation[rows]
+            elif self.settings.subset == "partition":
+                begin = int(columns[0]) + int(self.taken[number])
+                offered = self.split[begin : begin + len(rows)]
+                self.taken[number] += len(rows)
+            else:
+                offered = columns[_shuffle(columns, self.random)[: len(rows)]]
+            offers.append((rows, offered))
+        return offers
+
+    def _decode_lattice(self, columns: Tensor | None = None) -> Tensor:
+        """G(Q_k) for these lattice rows, or for all: (m, *shape)."""
+        chosen = slice(None) if columns is None else columns
+        labels = None if self.lattice_labels is None else self.lattice_labels[chosen]
+        return decode(self.generator, self.lattice[chosen], labels)
+
+    def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
+        """Mean loss of images after a few steps from their nearest lattice codes."""
+        return float(self.encode(x, label, steps=VALIDATION_STEPS)[2].mean())
+
+    def encode(
+        self, x: Tensor, label: Tensor | None = None, steps: int = STEPS, progress: bool = False
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on.
+
+        A class-conditional model takes the class of the cheapest lattice code where no label is given.
+        """
+        if self.lattice_labels is None:
+            label = None
+        memory = self.settings.memory * 2**20
+        nearest = nearest_code(self.cost, x, self._decode_lattice(), label, self.lattice_labels, memory)
+        if self.lattice_labels is not None and label is None:
+            label = self.lattice_labels[nearest]
+        codes, losses = refine(self.generator, self.prior, self.cost, x, self.lattice[nearest], label, steps, progress)
+        return codes, label, losses
+
+    def decode(self, codes: Tensor, label: Tensor | None = None) -> Tensor:
+        """G(z): the images (m, *shape) of codes (m, d)."""
+        return decode(self.generator, codes, label)
+
+    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """n images of codes drawn from the prior, with their labels: the given one, or drawn as in the training set."""
+        codes = self.prior.sample(n, random).to(self.lattice)
+        if self.lattice_labels is None:
+            if label is not None:
+                raise InputError(f"this model has no classes, got label {label}: train it with conditional=True")
+            return self.decode(codes), None
+        if label is None:
+            labels = self.lattice_labels[torch.randint(len(self.lattice), (n,), generator=random)]
+        elif (self.lattice_labels == label).any():
+            labels = self.lattice_labels.new_full((n,), label)
+        else:
+            raise InputError(f"the model has no class number {label}")
+        return self.decode(codes, labels), labels
+
+    def reconstruct(self) -> Tensor:
+        """G(Z_i) for all training images."""
+        return self.decode(self.codes, None if self.lattice_labels is None else self.lattice_labels[self.permutation])
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take lattice, codes and permutation from a finished run, to decode and encode without its images."""
+        device = next(self.generator.parameters()).device
+        self.lattice, self.codes = tensors["lattice"].to(device), tensors["codes"].to(device)
+        self.permutation = tensors["permutation"]
+        if "lattice_labels" in tensors:
+            self.lattice_labels = tensors["lattice_labels"].to(device)
+
+    def state(self) -> dict[str, Tensor]:
+        tensors = {f"generator.{name}": tensor for name, tensor in self.generator.state_dict().items()}
+        tensors |= {name: getattr(self, name) for name in _KEPT}
+        if self.lattice_labels is not None:
+            tensors["lattice_labels"] = self.lattice_labels
+        tensors["random"] = self.random.get_state()
+        tensors["progress"] = torch.tensor(self.progress, dtype=torch.float64)
+        tensors["snapped"] = torch.tensor(self.snapped)
+        tensors["figures"] = torch.tensor(self.figures, dtype=torch.float64).reshape(-1, 5)
+        return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        weights = {k.removeprefix("generator."): v for k, v in tensors.items() if k.startswith("generator.")}
+        self.generator.load_state_dict(weights)
+        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+        for name in _KEPT:
+            setattr(self, name, tensors[name])
+        self.restore(tensors)
+        self.random.set_state(tensors["random"])
+        self.progress = float(tensors["progress"])
+        self.snapped = bool(tensors["snapped"])
+        self.figures = [tuple(row) for row in tensors["figures"].tolist()]
+
+
+_KEPT = ("lattice", "permutation", "codes", "row_duals", "column_duals", "split", "taken")
+
+
+def _shuffle(columns: Tensor, random: torch.Generator) -> Tensor:
+    return torch.randperm(len(columns), generator=random)

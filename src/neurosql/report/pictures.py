@@ -1,0 +1,191 @@
+"""The pictures of a run: samples, reconstructions, the latent plane, a map over it, and the curves of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+from PIL import Image
+
+from neurosql.run import Run
+
+SHEET = 64
+MAP_SIDE = 20
+SHEET_PIXELS = 640
+INK = "#333333"
+
+
+def draw_all(run: Run, x: np.ndarray, folder: Path, seed: int = 0) -> dict[str, str]:
+    """Draw every picture of a run on its training samples x (n, *shape); returns caption by file name."""
+    drawn: dict[str, str] = {}
+
+    def draw(name: str, caption: str, picture: Callable[[Path], None]) -> None:
+        picture(folder / name)
+        drawn[name] = caption
+
+    fresh = run.sample(SHEET, seed=seed)[0]
+    shown = np.random.default_rng(seed).permutation(len(x))[:32]
+    again = run.method.reconstruct()[shown].cpu().numpy()
+    if run.data["kind"] == "image":
+        draw("samples.png", f"{SHEET} samples from the prior", lambda p: sheet(fresh, p))
+        caption = "training images (odd rows), each above its reconstruction"
+        draw("reconstructions.png", caption, lambda p: sheet(interleave(x[shown], again, 8), p))
+    else:
+        many = run.sample(min(len(x), 2000), seed=seed)[0]
+        draw("samples.png", "samples from the prior over the training data", lambda p: overlay(x, many, p))
+        caption = "training data and their reconstructions"
+        whole = run.method.reconstruct().cpu().numpy()
+        draw("reconstructions.png", caption, lambda p: overlay(x, whole, p, "reconstructions"))
+    plane = "the codes' first two dimensions" + (", coloured by label" if run.labels is not None else "")
+    draw("latent.png", plane, lambda p: latent_plane(run, p))
+    if run.data["kind"] == "image":
+        draw(
+            "map.png",
+            map_caption(run),
+            lambda p: sheet(latent_map(run), p, columns=MAP_SIDE, gap=0, pixels=1000),
+        )
+    draw("curves.png", "the run, epoch by epoch", lambda p: curves(run.history, p))
+    return drawn
+
+
+def sheet(images: np.ndarray, path: Path, columns: int = 8, gap: int = 2, pixels: int = SHEET_PIXELS) -> None:
+    """Images (n, c, h, w) in [0, 1] side by side, row by row, enlarged by a whole factor."""
+    n, channels, height, width = images.shape
+    columns = min(columns, n)
+    rows = -(-n // columns)
+    canvas = np.ones((rows * (height + gap) + gap, columns * (width + gap) + gap, 3), np.float32)
+    for i, image in enumerate(images):
+        top, left = gap + i // columns * (height + gap), gap + i % columns * (width + gap)
+        picture = np.moveaxis(image[:3] if channels >= 3 else np.repeat(image[:1], 3, 0), 0, -1)
+        canvas[top : top + height, left : left + width] = picture
+    picture = Image.fromarray((canvas.clip(0, 1) * 255).round().astype(np.uint8))
+    factor = max(1, round(pixels / picture.width))
+    picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST).save(path)
+
+
+def interleave(first: np.ndarray, second: np.ndarray, columns: int) -> np.ndarray:
+    """Rows of `columns` from first and second in turn."""
+    rows = []
+    for i in range(0, len(first), columns):
+        rows += [first[i : i + columns], second[i : i + columns]]
+    return np.concatenate(rows)
+
+
+def overlay(x: np.ndarray, y: np.ndarray, path: Path, name: str = "samples") -> None:
+    """Vectors: the first two columns of both sets; signals and volumes: their means and spread."""
+    figure = Figure(figsize=(6, 6), layout="constrained")
+    axes = figure.add_subplot()
+    if x.ndim == 2 and x.shape[1] > 1:
+        axes.scatter(x[:, 0], x[:, 1], s=6, c="#bbbbbb", label="training data", linewidths=0)
+        axes.scatter(y[:, 0], y[:, 1], s=6, c="#d1495b", label=name, linewidths=0, alpha=0.7)
+        axes.set(xlabel="first column, standardised", ylabel="second column, standardised")
+    elif x.ndim == 2:
+        axes.hist(
+            [x[:, 0], y[:, 0]],
+            bins=40,
+            color=["#bbbbbb", "#d1495b"],
+            label=["training data", name],
+            density=True,
+        )
+        axes.set(xlabel="value, standardised", ylabel="density")
+    else:
+        for values, colour, label in ((x, "#777777", "training data"), (y, "#d1495b", name)):
+            flat = values.reshape(len(values), -1)
+            at = np.arange(flat.shape[1])
+            axes.plot(at, flat.mean(0), c=colour, label=label)
+            axes.fill_between(at, *np.quantile(flat, [0.1, 0.9], axis=0), color=colour, alpha=0.2, linewidth=0)
+        axes.set(xlabel="position", ylabel="value")
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def latent_plane(run: Run, path: Path) -> None:
+    """The codes of the training samples, first two dimensions, coloured by label where there are labels."""
+    codes = run.method.codes.cpu().numpy()
+    plane = codes[:, :2] if codes.shape[1] > 1 else np.column_stack([codes[:, 0], np.zeros(len(codes))])
+    if codes.shape[1] == 1:
+        # One dimension: spread the points sideways so that they do not hide each other.
+        plane[:, 1] = np.random.default_rng(0).uniform(-1, 1, len(codes))
+    figure = Figure(figsize=(7.2, 6.4) if run.labels is not None else (6.4, 6.4), layout="constrained")
+    axes = figure.add_subplot()
+    size = float(np.clip(30000 / len(plane), 4, 40))
+    classes = run.like.classes
+    if run.labels is None or len(classes) > 20:
+        axes.scatter(plane[:, 0], plane[:, 1], s=size, c="#30638e", linewidths=0, alpha=0.8)
+    else:
+        colours = colormaps["tab10" if len(classes) <= 10 else "tab20"]
+        for number, name in enumerate(classes):
+            x, y = plane[run.labels == number].T
+            axes.scatter(x, y, s=size, color=colours(number), label=name, linewidths=0, alpha=0.85)
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=2)
+    axes.set(xlabel="$z_1$", ylabel="$z_2$" if codes.shape[1] > 1 else "")
+    axes.set_title(f"{len(plane)} codes, dimension {codes.shape[1]}", color=INK, fontsize=11)
+    if codes.shape[1] == 1:
+        axes.set_yticks([])
+    else:
+        axes.set_aspect("equal")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=110)
+
+
+def latent_map(run: Run) -> np.ndarray:
+    """Decoded images over the plane: the lattice's own quantiles along each axis, so equal steps hold equal mass.
+
+    A class-conditional model has a row a class and z_1 along it.
+    """
+    lattice = run.method.lattice.cpu().numpy()
+    shares = (np.arange(MAP_SIDE) + 0.5) / MAP_SIDE
+    across = np.quantile(lattice[:, 0], shares)
+    classes = run.method.generator.classes
+    if classes:
+        codes = np.tile(np.median(lattice, axis=0), (classes * MAP_SIDE, 1))
+        codes[:, 0] = np.tile(across, classes)
+        return run.decode(codes, np.repeat(np.arange(classes), MAP_SIDE))
+    # From the top of the picture down; one row where there is no second dimension.
+    down = np.quantile(lattice[:, 1], shares[::-1]) if lattice.shape[1] > 1 else np.zeros(1)
+    codes = np.tile(np.median(lattice, axis=0), (len(down) * MAP_SIDE, 1))
+    codes[:, 0] = np.tile(across, len(down))
+    if lattice.shape[1] > 1:
+        codes[:, 1] = np.repeat(down, MAP_SIDE)
+    return run.decode(codes)
+
+
+def map_caption(run: Run) -> str:
+    if run.method.generator.classes:
+        return "decoded images, a row a class, along the first latent dimension"
+    rest = "" if run.method.prior.dim <= 2 else ", the other dimensions at their median"
+    return f"decoded images over the plane of the first two latent dimensions{rest}"
+
+
+def curves(history: list[dict[str, Any]], path: Path) -> None:
+    """Loss, assignment cost and held-out loss; share of images that changed code; seconds in each part."""
+    figure = Figure(figsize=(10.5, 3.4), layout="constrained")
+    loss, change, time = figure.subplots(1, 3)
+    epochs = np.arange(1, len(history) + 1)
+
+    def line(axes: Any, key: str, label: str, **style: Any) -> None:
+        points = [(e, record[key]) for e, record in zip(epochs, history) if key in record]
+        if points:
+            axes.plot(*zip(*points), label=label, **style)
+
+    line(loss, "loss", "training loss", c="#30638e")
+    line(loss, "cost", "assignment cost", c="#edae49", marker="o", ms=3)
+    line(loss, "heldout_loss", "held-out loss", c="#d1495b", marker="o", ms=3)
+    loss.set(xlabel="epoch", ylabel="mean loss")
+    line(change, "changed", "share of images that changed code", c="#30638e", marker="o", ms=3)
+    line(change, "drift", "variance of codes / of lattice", c="#d1495b")
+    change.set(xlabel="epoch", ylim=(0, 1.4))
+    parts = sorted({part for record in history for part in record["seconds"]})
+    spent = np.array([[record["seconds"].get(part, 0.0) for record in history] for part in parts]).cumsum(axis=1)
+    if len(parts):
+        time.stackplot(epochs, spent, labels=parts, colors=colormaps["Set2"](range(len(parts))))
+    time.set(xlabel="epoch", ylabel="seconds so far")
+    for axes in (loss, change, time):
+        axes.spines[["top", "right"]].set_visible(False)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=110)

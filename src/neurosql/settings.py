@@ -1,0 +1,212 @@
+"""Every setting, once: its default, its check and its help text.
+
+The command line makes a flag of each field, the estimator a constructor argument, and `config.json` keeps the
+resolved values. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_type_hints
+
+from neurosql.errors import InputError
+
+Backbone = Literal["auto", "mlp", "convnet", "resnet", "unet", "transformer"]
+CostName = Literal["auto", "ssim+l1", "ssim", "l1", "l2"]
+
+
+@dataclass(frozen=True)
+class GeneratorSettings:
+    """The generator: its architecture, its size, its input."""
+
+    generator: Backbone = "auto"
+    """Architecture; auto is convnet for images and mlp for everything else."""
+    size: Literal["laptop", "paper"] = "laptop"
+    """Widths of all layers together: laptop (ConvNet about 0.2M parameters at 28 x 28) or paper (2.8M)."""
+    width: int | None = None
+    """First (widest) layer width, in place of the one that `size` sets."""
+    taper: bool = True
+    """ResNet only: halve the width from block to block; without it all blocks have one width."""
+    resnet18: str | None = None
+    """ResNet only: a ResNet-18 state dict (.safetensors) to start from where shapes match."""
+    latent_dim: int = 2
+    """Dimension d of the latent space."""
+    conditional: bool = False
+    """Class-conditional: each class gets a sublattice of its own and the generator a class embedding."""
+
+    def check(self) -> None:
+        _check_choices(self)
+        _at_least(self, 1, "latent_dim", "width")
+
+
+@dataclass(frozen=True)
+class QuantileSettings:
+    """Quantile assignment: the prior and its lattice, the cost, and how codes are assigned."""
+
+    prior: Literal["normal", "cube", "ball", "spherical", "custom"] = "normal"
+    """Law of the codes: standard normal, uniform on the cube, on the ball, or with uniform radius on the ball
+    (custom is one given in Python)."""
+    lattice: Literal["sobol", "centre-outward", "centre-outward-lebesgue", "grid", "iid"] | None = None
+    """How the prior's n quantiles are placed; by default scrambled Sobol points through the quantile map."""
+    scale: float = 1.0
+    """Factor on the prior (lattice, sampler and density alike)."""
+    cost: CostName = "auto"
+    """Loss l of the generator and of the assignment; auto is ssim+l1, and l2 for vectors."""
+    start: Literal["pca", "random"] = "pca"
+    """First permutation: optimal match of rank-normalised PCA scores to the lattice, or random."""
+    algorithm: Literal["full", "mini-batch"] = "full"
+    """Assign all images at once every few epochs (Algorithm 1) or each mini-batch after its step (Algorithm 2)."""
+    subset: Literal["owned", "partition", "random"] = "owned"
+    """Mini-batch only: lattice points offered to a batch. The ones its images hold, a disjoint split of the lattice
+    each epoch, or a random draw (the paper's; not a permutation)."""
+    assignment: Literal["exact", "greedy", "greedy-cheapest", "greedy-regret"] = "exact"
+    """Solver of the assignment."""
+    every: int = 5
+    """K: epochs between two assignments (full batch); 0 never assigns again after the start."""
+    momentum: float = 0.7
+    """rho in (0, 1]: weight of the newly assigned code against the old one."""
+    anneal: bool = True
+    """Raise rho linearly to 1 over the run, so that the final codes are lattice points."""
+    snap: int = 0
+    """Epochs of fitting after a final snap of the codes to the lattice; 0 leaves the snap out."""
+    penalty: float = 0.0
+    """lambda: weight of the explicit penalty R(theta), the sum of squared generator weights."""
+    memory: int = 256
+    """MiB that the cost matrix may use for its temporaries."""
+
+    def check(self) -> None:
+        _check_choices(self)
+        _at_least(self, 0, "every", "snap", "penalty")
+        _at_least(self, 1, "memory")
+        if not 0 < self.momentum <= 1:
+            raise InputError(f"momentum must be in (0, 1], got {self.momentum}: 0 would never learn")
+        if not self.scale > 0:
+            raise InputError(f"scale must be positive, got {self.scale}")
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """The budget and the optimiser: the same for every method."""
+
+    epochs: int = 60
+    """Passes over the training images."""
+    steps: int | None = None
+    """Most optimiser steps, whatever `epochs` says."""
+    batch_size: int = 64
+    """Images a step."""
+    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
+    """Optimiser."""
+    learning_rate: float = 2e-3
+    """Learning rate at the start of the schedule."""
+    schedule: Literal["cosine", "restarts", "constant"] = "cosine"
+    """Learning rate over the run: one cosine, cosine with warm restarts, or constant."""
+    cycle: int = 10
+    """Epochs of the first warm-restart cycle; each next one is twice as long."""
+    weight_decay: float = 1e-4
+    """Decoupled weight decay (AdamW), or the L2 coefficient (Adam, SGD)."""
+    clip: float = 1.0
+    """Largest gradient norm; 0 does not clip."""
+    ema: float = 0.0
+    """Decay of an exponential moving average of the weights, used for validation and the final model; 0 is off."""
+    holdout: float = 0.1
+    """Share of the images that is held out for validation where the data have no test part of their own."""
+    patience: int = 30
+    """Stop when the held-out loss has not improved for so many epochs, and keep the best model; 0 is off."""
+    validate_every: int = 5
+    """Epochs between two looks at the held-out loss."""
+    validate_on: int = 256
+    """Most held-out images that a look uses."""
+    checkpoint_every: int = 10
+    """Epochs between two checkpoints (one is also written when a run is stopped)."""
+    seed: int = 0
+    """Seed of the lattice, the initial weights, the split and the order of the images."""
+    device: str = "cpu"
+    """Torch device: cpu, cuda, cuda:1, mps."""
+
+    def check(self) -> None:
+        _check_choices(self)
+        _at_least(self, 1, "epochs", "steps", "batch_size", "cycle", "validate_every", "validate_on")
+        _at_least(self, 1, "checkpoint_every")
+        _at_least(self, 0, "weight_decay", "clip", "patience", "seed")
+        if not self.learning_rate > 0:
+            raise InputError(f"learning_rate must be positive, got {self.learning_rate}")
+        for name in ("ema", "holdout"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise InputError(f"{name} must be in [0, 1), got {value}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of a run."""
+
+    generator: GeneratorSettings = dataclasses.field(default_factory=GeneratorSettings)
+    quantile: QuantileSettings = dataclasses.field(default_factory=QuantileSettings)
+    training: TrainingSettings = dataclasses.field(default_factory=TrainingSettings)
+
+    def __post_init__(self) -> None:
+        for section in SECTIONS:
+            getattr(self, section).check()
+
+    @classmethod
+    def from_flat(cls, values: dict[str, Any]) -> Settings:
+        """Settings from one dictionary of field names, whichever section they belong to."""
+        sections = {}
+        rest = dict(values)
+        for section, kind in SECTIONS.items():
+            names = {f.name for f in dataclasses.fields(kind)} & rest.keys()
+            sections[section] = kind(**{name: rest.pop(name) for name in names})
+        if rest:
+            raise InputError(f"unknown setting(s): {', '.join(sorted(rest))}")
+        return cls(**sections)
+
+    def flat(self) -> dict[str, Any]:
+        """All settings as one dictionary of field names."""
+        return {k: v for section in SECTIONS for k, v in dataclasses.asdict(getattr(self, section)).items()}
+
+    def resolve(self, kind: str) -> Settings:
+        """Replace `auto` by what fits the kind of data: image, signal, volume or vector."""
+        generator = self.generator.generator
+        if generator == "auto":
+            generator = "convnet" if kind == "image" else "mlp"
+        elif generator != "mlp" and kind != "image":
+            raise InputError(f"generator {generator!r} makes images, the data are {kind}s: use mlp")
+        cost = self.quantile.cost
+        if cost == "auto":
+            cost = "l2" if kind == "vector" else "ssim+l1"
+        elif kind == "vector" and cost.startswith("ssim"):
+            raise InputError(f"cost {cost!r} needs images, the data are vectors: use l1 or l2")
+        return dataclasses.replace(
+            self,
+            generator=dataclasses.replace(self.generator, generator=generator),
+            quantile=dataclasses.replace(self.quantile, cost=cost),
+        )
+
+
+SECTIONS: dict[str, Any] = {
+    "generator": GeneratorSettings,
+    "quantile": QuantileSettings,
+    "training": TrainingSettings,
+}
+
+
+def _at_least(settings: Any, least: int, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not value >= least:
+            raise InputError(f"{name} must be at least {least}, got {value}")
+
+
+def _check_choices(settings: Any) -> None:
+    """Literal fields hold one of their choices: a dataclass does not check that itself."""
+    for name, hint in get_type_hints(type(settings)).items():
+        choices = [choice for choice in _leaves(hint) if isinstance(choice, str)]
+        value = getattr(settings, name)
+        if choices and value is not None and value not in choices:
+            raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _leaves(hint: Any) -> list[Any]:
+    arguments = get_args(hint)
+    return [leaf for part in arguments for leaf in _leaves(part)] if arguments else [hint]

@@ -1,0 +1,38 @@
+"""The first permutation pi^(0): random, or an optimal match of PCA scores to the lattice."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+from sklearn.decomposition import PCA
+from torch import Tensor
+
+from neurosql import assign
+from neurosql.cost import Cost
+
+
+def random_permutation(n: int, random: torch.Generator) -> Tensor:
+    """A uniformly drawn permutation of 0..n-1."""
+    return torch.randperm(n, generator=random)
+
+
+def pca_permutation(x: Tensor, lattice: Tensor, random: torch.Generator) -> Tensor:
+    """The permutation that matches rank-normalised PCA scores of x (n, ...) to the lattice (n, d), least squares.
+
+    Score j of an image is replaced by the lattice's own j-th coordinate of the same rank, so that scores and lattice
+    have equal margins whatever the prior. Dimensions beyond the rank of the data get random scores. The sign of each
+    component is fixed by its largest loading, so the match follows the images when they are reordered.
+    """
+    n, dim = lattice.shape
+    if n < 2:
+        return torch.arange(n)
+    flat = x.flatten(1).to(torch.float64).cpu().numpy()
+    components = min(dim, n, flat.shape[1])
+    scores = np.empty((n, dim))
+    scores[:, :components] = PCA(components, random_state=0).fit_transform(flat)
+    scores[:, components:] = torch.randn(n, dim - components, generator=random, dtype=torch.float64).numpy()
+    ranks = rankdata(scores, method="ordinal", axis=0).astype(np.int64) - 1
+    points = lattice.to(torch.float64).cpu()
+    normalised = torch.from_numpy(np.take_along_axis(np.sort(points.numpy(), axis=0), ranks, axis=0))
+    return assign.solve(Cost.named("l2").matrix(normalised, points)).permutation

@@ -1,0 +1,312 @@
+"""The one training loop: budget, schedule, clipping, early stop, resume, progress. Every method runs in it."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from neurosql.methods.base import Batch, Method
+from neurosql.settings import TrainingSettings
+
+CLOSING_RATE = 0.3
+
+Record = dict[str, Any]
+
+
+class Stopped(Exception):
+    """The run was asked to stop; its state was handed to `save` first."""
+
+
+class Trainer:
+    """Trains a method on images (n, ...) for a budget.
+
+    `save(trainer)` is called for each checkpoint and `record(figures)` once an epoch. `state` and `load_state` carry
+    everything that decides what comes next, so that a resumed run takes the same steps as one that was not stopped.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        x: Tensor,
+        labels: Tensor | None,
+        settings: TrainingSettings,
+        heldout: tuple[Tensor, Tensor | None] | None = None,
+        save: Callable[[Trainer], None] | None = None,
+        record: Callable[[Record], None] | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.method, self.x, self.labels, self.settings, self.heldout = method, x, labels, settings, heldout
+        self.save, self.record, self.progress = save, record, progress
+        self.optimizers = {name: _optimizer(params, settings) for name, params in method.optimizers().items()}
+        self.random = torch.Generator().manual_seed(settings.seed)
+        self.average = Average(method, settings.ema) if settings.ema else None
+
+        # At least two images a batch: batch normalisation can't learn from one.
+        self.batches = max(1, min(math.ceil(len(x) / settings.batch_size), len(x) // 2))
+        self.budget = settings.epochs * self.batches
+        if settings.steps is not None:
+            self.budget = min(self.budget, settings.steps)
+        self.epochs = math.ceil(self.budget / self.batches)
+
+        self.phase = "main"
+        self.closing_epochs = 0
+        self.epoch = 0
+        self.step = 0
+        self.batch = 0
+        self.order = torch.empty(0, dtype=torch.int64)
+        self.losses: dict[str, float] = {}
+        self.best: dict[str, Tensor] | None = None
+        self.best_loss: float | None = None
+        self.best_epoch = 0
+        self.shown: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Train to the end of the budget, or until `Stopped`."""
+        with _stop_on_signal() as stop, self._bar() as bar:
+            while not self._finished():
+                for batch in self._epoch_batches():
+                    figures = self.method.training_step(batch, self._update)
+                    for name, value in figures.items():
+                        self.losses[name] = self.losses.get(name, 0.0) + value * len(batch.index)
+                    self.step += 1
+                    self.batch += 1
+                    bar.update()
+                    if stop():
+                        self._checkpoint()
+                        raise Stopped
+                self._end_epoch(bar)
+                if stop() and not self._finished():
+                    self._checkpoint()
+                    raise Stopped
+
+    def _epoch_batches(self) -> Iterator[Batch]:
+        """The rest of this epoch's batches: all of them, but after a resume in mid-epoch."""
+        if self.batch == 0:
+            self.order = torch.randperm(len(self.x), generator=self.random)
+        for index in self.order.tensor_split(self.batches)[self.batch :]:
+            if self.phase == "main" and self.step >= self.budget:
+                return
+            index = index.to(self.x.device)
+            yield Batch(index, self.x[index], None if self.labels is None else self.labels[index])
+
+    def _update(self, name: str, loss: Tensor) -> None:
+        """One clipped step of an optimiser, at the schedule's learning rate."""
+        optimizer = self.optimizers[name]
+        parameters = optimizer.param_groups[0]["params"]
+        rate = self.learning_rate()
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if self.settings.clip:
+            torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+        optimizer.step()
+        if self.average is not None:
+            self.average.update(self.step)
+
+    def learning_rate(self) -> float:
+        """The learning rate of the step to come."""
+        start = self.settings.learning_rate
+        if self.phase == "closing":
+            done = self.epoch * self.batches + self.batch
+            return CLOSING_RATE * start * _cosine(done / (self.closing_epochs * self.batches))
+        if self.settings.schedule == "constant":
+            return start
+        if self.settings.schedule == "cosine":
+            return start * _cosine(self.step / self.budget)
+        cycle, at = self.settings.cycle * self.batches, self.step
+        while at >= cycle:
+            at, cycle = at - cycle, 2 * cycle
+        return start * _cosine(at / cycle)
+
+    def _end_epoch(self, bar: tqdm) -> None:
+        seen = sum(len(index) for index in self.order.tensor_split(self.batches)[: self.batch])
+        figures: Record = {"epoch": self.epoch + 1, "phase": self.phase, "step": self.step}
+        figures |= {name: total / seen for name, total in self.losses.items()}
+        figures["learning_rate"] = self.learning_rate()
+        if self.phase == "main":
+            figures |= self.method.end_epoch(self.epoch, self.epochs)
+        self.epoch, self.batch, self.losses = self.epoch + 1, 0, {}
+        figures |= self._validate()
+        figures["seconds"] = {part: round(seconds, 4) for part, seconds in self.method.clock.read().items()}
+        if self.record is not None:
+            self.record(figures)
+        self.shown |= {k: figures[k] for k in ("loss", "cost", "changed", "heldout_loss") if k in figures}
+        bar.set_postfix({name: f"{value:.3f}" for name, value in self.shown.items()}, refresh=False)
+        if self.phase == "main" and self._main_is_over():
+            self._close()
+        elif self.epoch % self.settings.checkpoint_every == 0:
+            self._checkpoint()
+
+    def _validate(self) -> Record:
+        """Every few epochs, and at the end of the main budget: the held-out loss, and the best model so far."""
+        due = self.epoch % self.settings.validate_every == 0 or self.epoch == self.epochs
+        if self.phase != "main" or self.heldout is None or not due:
+            return {}
+        with self.method.clock("validation"), self._averaged():
+            loss = self.method.heldout_loss(*self.heldout)
+            if self.best_loss is None or loss < self.best_loss:
+                self.best_loss, self.best_epoch = loss, self.epoch
+                if self.settings.patience:
+                    self.best = self.method.state()
+        return {"heldout_loss": loss}
+
+    def _main_is_over(self) -> bool:
+        impatient = self.settings.patience and self.heldout is not None
+        waited = self.epoch - self.best_epoch
+        return self.epoch >= self.epochs or bool(impatient and waited >= self.settings.patience)
+
+    def _close(self) -> None:
+        """The end of the main budget: keep the best model, then whatever closing fit the method asks for."""
+        if self.best is not None:
+            self.method.load_state(self.best)
+        elif self.average is not None:
+            self.average.install()
+        self.average = None
+        self.best = None
+        self.phase, self.epoch, self.batch = "closing", 0, 0
+        self.closing_epochs = self.method.closing()
+        self.optimizers = {name: _optimizer(params, self.settings) for name, params in self.method.optimizers().items()}
+        self._checkpoint()
+
+    def _finished(self) -> bool:
+        return self.phase == "closing" and self.epoch >= self.closing_epochs
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """With the averaged weights in place of the current ones."""
+        if self.average is None:
+            yield
+            return
+        with self.average.installed():
+            yield
+
+    def _checkpoint(self) -> None:
+        if self.save is not None:
+            self.save(self)
+
+    def _bar(self) -> tqdm:
+        # disable=None is silent where there is no terminal.
+        return tqdm(
+            total=self.budget,
+            initial=min(self.step, self.budget),
+            desc="training",
+            unit="step",
+            disable=None if self.progress else True,
+            dynamic_ncols=True,
+        )
+
+    def state(self) -> tuple[dict[str, Tensor], Record]:
+        """Everything that decides what comes next: tensors by name, and plain values."""
+        tensors = {f"method.{name}": tensor for name, tensor in self.method.state().items()}
+        tensors |= {"random": self.random.get_state(), "order": self.order}
+        for name, optimizer in self.optimizers.items():
+            for number, moments in optimizer.state_dict()["state"].items():
+                for key, value in moments.items():
+                    if value is not None:
+                        tensors[f"optimizer.{name}.{number}.{key}"] = torch.as_tensor(value)
+        if self.average is not None:
+            tensors |= {f"average.{name}": tensor for name, tensor in self.average.tensors.items()}
+        if self.best is not None:
+            tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
+        return tensors, {name: getattr(self, name) for name in _PLAIN}
+
+    def load_state(self, tensors: dict[str, Tensor], plain: Record) -> None:
+        """Go on from what `state` gave."""
+        groups: dict[str, dict[str, Tensor]] = {"method": {}, "optimizer": {}, "average": {}, "best": {}}
+        for name, tensor in tensors.items():
+            group, _, rest = name.partition(".")
+            if rest:
+                groups[group][rest] = tensor
+        for name in _PLAIN:
+            setattr(self, name, plain[name])
+        self.method.load_state(groups["method"])
+        self.random.set_state(tensors["random"])
+        self.order = tensors["order"]
+        for name, optimizer in self.optimizers.items():
+            full = optimizer.state_dict()
+            for key, tensor in groups["optimizer"].items():
+                owner, number, moment = key.split(".")
+                if owner == name:
+                    full["state"].setdefault(int(number), {})[moment] = tensor
+            optimizer.load_state_dict(full)
+        self.best = groups["best"] or None
+        if self.phase == "closing":
+            self.average = None
+        elif self.average is not None:
+            self.average.tensors = {k: v.to(self.x.device) for k, v in groups["average"].items()}
+
+
+_PLAIN = (
+    *("phase", "closing_epochs", "epoch", "step", "batch", "losses"),
+    *("best_loss", "best_epoch"),
+)
+
+
+class Average:
+    """An exponential moving average of the generator's weights and running statistics."""
+
+    def __init__(self, method: Method, decay: float) -> None:
+        self.generator, self.decay = method.generator, decay
+        self.tensors = {k: v.detach().clone() for k, v in self.generator.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Move towards the weights after step number `step` (from 0); the first steps forget the start sooner."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        for name, value in self.generator.state_dict().items():
+            if value.is_floating_point():
+                self.tensors[name].lerp_(value, 1 - decay)
+            else:
+                self.tensors[name].copy_(value)
+
+    def install(self) -> None:
+        """Put the averaged weights into the generator."""
+        self.generator.load_state_dict(self.tensors)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        current = {k: v.detach().clone() for k, v in self.generator.state_dict().items()}
+        self.install()
+        try:
+            yield
+        finally:
+            self.generator.load_state_dict(current)
+
+
+def _optimizer(parameters: list[torch.nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
+    kinds: dict[str, Any] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+    return kinds[settings.optimizer](parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+
+
+def _cosine(done: float) -> float:
+    return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+
+
+@contextmanager
+def _stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """A function that says whether Ctrl-C or a termination was asked for; a second Ctrl-C stops at once."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+
+    def ask(number: int, frame: Any) -> None:
+        if asked.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

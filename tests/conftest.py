@@ -1,0 +1,27 @@
+"""Shared by the tests: small real images, and where the optional large ones are."""
+
+import os
+from pathlib import Path
+
+# scikit-learn's checks skip one of theirs without it; scipy reads it when it is first imported.
+os.environ.setdefault("SCIPY_ARRAY_API", "1")
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """scikit-learn's 8 x 8 digits: (images (n, 8, 8) in [0, 1], labels)."""
+    bunch = load_digits()
+    return (bunch.images / 16).astype(np.float32), bunch.target
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The folder of real data sets that NEUROSQL_DATA names; tests that need it are skipped without it."""
+    folder = os.environ.get("NEUROSQL_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("needs the real data sets: set NEUROSQL_DATA to their folder")
+    return Path(folder)

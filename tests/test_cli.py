@@ -1,0 +1,324 @@
+"""The command line: each command, what it writes, what it says of bad input, and Ctrl-C."""
+
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from neurosql import NeuroSQL, data
+from neurosql.cli import main
+
+QUICK = ["--generator", "mlp", "--width", "32", "--epochs", "4", "--every", "2"]
+PICTURES = ["curves.png", "latent.png", "map.png", "reconstructions.png", "samples.png"]
+
+
+@pytest.fixture(scope="module")
+def small_set(digits, tmp_path_factory):
+    """A `.npz` of 80 small digits with labels."""
+    path = tmp_path_factory.mktemp("data") / "digits.npz"
+    np.savez(path, images=digits[0][:80], labels=digits[1][:80])
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def trained(small_set, tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "digits"
+    assert main(["train", small_set, "--out", str(path), *QUICK]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def conditional(small_set, tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "classes"
+    assert main(["train", small_set, "--out", str(path), *QUICK, "--conditional"]) == 0
+    return path
+
+
+def opened(path):
+    with Image.open(path) as picture:
+        return np.asarray(picture.convert("L"))
+
+
+def test_train_leaves_a_whole_run_folder(trained):
+    found = sorted(p.relative_to(trained).as_posix() for p in trained.rglob("*") if p.is_file())
+    expected = ["checkpoints/last.safetensors", "codes.safetensors", "config.json", "history.jsonl"]
+    assert found == sorted([*expected, "model.safetensors", "report.html", "scores.json", *PICTURES])
+    for name in PICTURES:
+        assert opened(trained / name).std() > 5
+    config = json.loads((trained / "config.json").read_text())
+    assert config["settings"]["training"]["epochs"] == 4 and len(config["data"]["fingerprint"]) == 64
+    assert {"torch", "numpy", "python"} <= config["versions"].keys()
+    assert len((trained / "history.jsonl").read_text().splitlines()) == 4
+    score = json.loads((trained / "scores.json").read_text())["ssim"]
+    assert score["mode"] == "paired-train" and 0 < score["value"] < 1
+
+
+def test_the_page_stands_alone(trained):
+    page = (trained / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == len(PICTURES)
+    assert not re.search(r"(src|href)=\"(?!data:)", page)
+
+
+def test_train_says_what_it_did_and_what_is_next(small_set, tmp_path, capsys):
+    assert main(["train", small_set, "--out", str(tmp_path / "run"), *QUICK]) == 0
+    out = capsys.readouterr().out
+    assert "80 grey images of 8 x 8" in out
+    assert f"wrote {tmp_path / 'run'}" in out and f"neurosql sample {tmp_path / 'run'}" in out
+
+
+def test_a_default_run_folder_is_the_next_free_one(small_set, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for number in (1, 2):
+        assert main(["train", small_set, *QUICK]) == 0
+        assert (tmp_path / "runs" / f"digits-{number}" / "config.json").exists()
+
+
+def test_sample_writes_a_sheet_an_array_or_single_files(trained, tmp_path, capsys):
+    assert main(["sample", str(trained), "-n", "9"]) == 0
+    assert opened(trained / "samples-seed0.png").std() > 5
+    assert "wrote 9 samples" in capsys.readouterr().out
+    assert main(["sample", str(trained), "-n", "5", "--out", str(tmp_path / "x.npy"), "--seed", "1"]) == 0
+    assert np.load(tmp_path / "x.npy").shape == (5, 8, 8)
+    assert np.array_equal(np.load(tmp_path / "x.npy"), NeuroSQL.load(trained).sample(5, random_state=1))
+    assert main(["sample", str(trained), "-n", "3", "--out", str(tmp_path / "files")]) == 0
+    assert [opened(p).shape for p in sorted((tmp_path / "files").iterdir())] == [(8, 8)] * 3
+
+
+def test_sample_of_a_class(conditional, trained, tmp_path, capsys):
+    target = tmp_path / "threes.npz"
+    assert main(["sample", str(conditional), "-n", "4", "--label", "3", "--out", str(target)]) == 0
+    with np.load(target) as arrays:
+        assert arrays["images"].shape == (4, 8, 8) and arrays["labels"].tolist() == ["3"] * 4
+    assert main(["sample", str(conditional), "--label", "eleven"]) == 2
+    assert main(["sample", str(trained), "--label", "3"]) == 2
+    assert "not class-conditional" in capsys.readouterr().err
+
+
+def test_encode_writes_codes(trained, conditional, small_set, tmp_path, capsys):
+    assert main(["encode", str(trained), small_set]) == 0
+    with np.load(trained / "codes-digits.npz") as arrays:
+        assert arrays["codes"].shape == (80, 2) and arrays["losses"].shape == (80,)
+        expected = NeuroSQL.load(trained).transform(data.load(small_set))
+        assert arrays["codes"] == pytest.approx(expected, abs=1e-6)
+    assert main(["encode", str(conditional), small_set, "--limit", "7", "--out", str(tmp_path / "z.csv")]) == 0
+    lines = (tmp_path / "z.csv").read_text().splitlines()
+    assert lines[0] == "z1,z2,loss,label" and len(lines) == 8
+
+
+def test_info_of_a_run_and_of_the_installation(trained, capsys):
+    assert main(["info", str(trained)]) == 0
+    out = capsys.readouterr().out
+    assert "finished after 4 epochs" in out and "mlp" in out and "neurosql sample" in out
+    assert main(["info"]) == 0
+    assert "torch" in capsys.readouterr().out
+
+
+def test_vectors_train_sample_and_encode(tmp_path):
+    random = np.random.default_rng(0)
+    np.save(tmp_path / "table.npy", random.normal([10, -5, 0], [1, 3, 0.1], (60, 3)))
+    run = tmp_path / "run"
+    assert main(["train", str(tmp_path / "table.npy"), "--out", str(run), "--epochs", "5", "--width", "16"]) == 0
+    assert (run / "samples.png").exists() and not (run / "map.png").exists()
+    assert main(["sample", str(run), "-n", "50", "--out", str(tmp_path / "new.npy")]) == 0
+    assert np.load(tmp_path / "new.npy").mean(0) == pytest.approx([10, -5, 0], abs=3)
+    assert main(["encode", str(run), str(tmp_path / "table.npy")]) == 0
+    with np.load(run / "codes-table.npz") as arrays:
+        loaded = NeuroSQL.load(run)
+        assert arrays["codes"] == pytest.approx(loaded.transform(np.load(tmp_path / "table.npy")), abs=1e-4)
+
+
+@pytest.mark.parametrize("backbone", ["convnet", "resnet", "unet", "transformer", "mlp"])
+@pytest.mark.parametrize("algorithm", ["full", "mini-batch"])
+def test_every_backbone_trains_with_both_algorithms(backbone, algorithm, tmp_path):
+    flags = ["--limit", "64", "--width", "16", "--epochs", "2", "--every", "1", "--generator", backbone]
+    assert main(["train", "mnist-sample", *flags, "--algorithm", algorithm, "--out", str(tmp_path / "run")]) == 0
+    records = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    assert records[-1]["loss"] < records[0]["loss"]
+
+
+def images_folder(folder, sizes=((8, 8), (8, 8))):
+    folder.mkdir()
+    for i, size in enumerate(sizes):
+        Image.fromarray(np.full(size, 10 * i, np.uint8)).save(folder / f"{i}.png")
+    return str(folder)
+
+
+def corrupt(folder):
+    images_folder(folder)
+    (folder / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\n rubbish")
+    return str(folder)
+
+
+def empty(folder):
+    folder.mkdir()
+    return str(folder)
+
+
+def array(folder, values):
+    np.save(folder.with_suffix(".npy"), values)
+    return str(folder.with_suffix(".npy"))
+
+
+BAD_DATA = {
+    "missing": (lambda p: str(p), "no such data"),
+    "empty": (empty, "no images"),
+    "corrupt": (corrupt, "bad.png can't be read"),
+    "mixed sizes": (lambda p: images_folder(p, ((8, 8), (8, 9))), "2 sizes"),
+    "one image": (lambda p: images_folder(p, ((8, 8),)), "at least 2"),
+    "NaN": (lambda p: array(p, np.full((5, 8, 8), np.nan)), "NaN"),
+    "out of range": (lambda p: array(p, np.full((5, 8, 8), 300.0)), "must lie in"),
+    "too small": (lambda p: array(p, np.zeros((5, 4, 4))), "4"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DATA)
+def test_bad_data_get_one_sentence_and_leave_nothing(case, tmp_path, capsys):
+    make, words = BAD_DATA[case]
+    out = tmp_path / "run"
+    assert main(["train", make(tmp_path / "set"), "--out", str(out)]) == 2
+    err = capsys.readouterr().err
+    assert words in err and err.startswith("neurosql: ") and err.count("\n") == 1
+    assert not out.exists()
+
+
+BAD_FLAGS = [
+    (["--latent-dim", "0"], "latent_dim must be at least 1, got 0"),
+    (["--momentum", "0"], "momentum must be in (0, 1], got 0"),
+    (["--epochs", "0"], "epochs must be at least 1"),
+    (["--limit", "0"], "limit must be at least 1"),
+    (["--limit", "1"], "at least 2"),
+    (["--device", "abacus"], "device 'abacus' can't be used"),
+    (["--prior", "cube", "--lattice", "grid"], "lattice"),
+    (["--resnet18", "weights.safetensors"], "resnet"),
+    (["--generator", "resnet", "--resnet18", "missing.safetensors"], "missing.safetensors"),
+]
+
+
+@pytest.mark.parametrize("flags, words", BAD_FLAGS, ids=[" ".join(flags) for flags, _ in BAD_FLAGS])
+def test_bad_settings_get_one_sentence_and_leave_nothing(flags, words, small_set, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", small_set, "--out", str(out), *flags]) == 2
+    err = capsys.readouterr().err
+    assert words in err and err.count("\n") == 1
+    assert not out.exists()
+
+
+def test_an_unknown_flag_or_command_is_refused(capsys):
+    for arguments in (["train", "--no-such-flag", "1"], ["paint"], ["train", "--every", "often"]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2
+
+
+def snapshot(folder):
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_an_existing_run_is_never_damaged(trained, small_set, tmp_path, capsys):
+    before = snapshot(trained)
+    assert main(["train", small_set, "--out", str(trained), *QUICK]) == 2
+    assert "holds another run" in capsys.readouterr().err
+    assert main(["train", small_set, "--out", str(trained / "config.json"), *QUICK]) == 2
+    assert main(["sample", str(tmp_path)]) == 2
+    assert main(["info", str(tmp_path / "nowhere")]) == 2
+    assert main(["encode", str(trained), "mnist-sample"]) == 2
+    assert "shape" in capsys.readouterr().err
+    assert snapshot(trained) == before
+
+
+def test_a_run_of_a_newer_format_is_refused(trained, tmp_path, capsys):
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    config = json.loads((trained / "config.json").read_text()) | {"format": 99}
+    (newer / "config.json").write_text(json.dumps(config))
+    for command in (["sample"], ["info"], ["resume"]):
+        assert main([*command, str(newer)]) == 2
+        err = capsys.readouterr().err
+        assert "format 99" in err and err.count("\n") == 1
+
+
+def test_a_full_disk_gets_one_sentence(small_set, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "run"
+    calls = []
+
+    def full(handle):
+        calls.append(handle)
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["train", small_set, "--out", str(out), *QUICK]) == 2
+    err = capsys.readouterr().err
+    assert "disk is full" in err and err.strip().count("\n") == 0
+    assert json.loads((out / "config.json").read_text())["format"] == 1
+    assert not [p for p in out.rglob("*") if p.name.startswith(".")]
+
+
+def run_program(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "neurosql", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_ctrl_c_saves_and_resume_goes_on_to_the_same_bits(small_set, tmp_path):
+    flags = ["--generator", "mlp", "--width", "32", "--epochs", "150", "--every", "2", "--patience", "0"]
+    whole = run_program("train", small_set, "--out", str(tmp_path / "whole"), *flags)
+    assert whole.wait(120) == 0
+    whole.communicate()
+    stopped = run_program("train", small_set, "--out", str(tmp_path / "stopped"), *flags)
+    history = tmp_path / "stopped" / "history.jsonl"
+    deadline = time.monotonic() + 60
+    while not (history.exists() and history.read_text().count("\n") >= 3) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    stopped.send_signal(signal.SIGINT)
+    _, err = stopped.communicate(timeout=60)
+    assert stopped.returncode == 130
+    assert f"neurosql resume {tmp_path / 'stopped'}" in err
+    assert history.read_text().count("\n") < 150
+    sampled = run_program("sample", str(tmp_path / "stopped"), "-n", "4")
+    assert sampled.wait(60) == 0
+    sampled.communicate()
+    assert "stopped after" in subprocess.check_output(
+        [sys.executable, "-m", "neurosql", "info", str(tmp_path / "stopped")], text=True
+    )
+    resumed = run_program("resume", str(tmp_path / "stopped"))
+    assert resumed.wait(120) == 0
+    resumed.communicate()
+    for name in ("model.safetensors", "codes.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "stopped" / name).read_bytes()
+
+
+def test_help_and_import_do_not_load_torch():
+    script = """
+import sys, neurosql
+from neurosql.cli import main
+try:
+    main(["train", "--help"])
+except SystemExit as stop:
+    assert stop.code == 0
+assert "torch" not in sys.modules and "numpy" not in sys.modules and "sklearn" not in sys.modules
+"""
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    for flag in ("--latent-dim", "--every", "--momentum", "--subset", "--ema", "--conditional"):
+        assert flag in out
+
+
+def test_the_program_and_the_module_are_one():
+    script = os.path.join(os.path.dirname(sys.executable), "neurosql")
+    outputs = [
+        subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
+        for command in ([script], [sys.executable, "-m", "neurosql"])
+    ]
+    assert outputs[0] == outputs[1] and "quantile assignment" in outputs[0]

@@ -1,0 +1,141 @@
+"""The cost: one l, paired and pairwise, with SSIM as others compute it."""
+
+import numpy as np
+import pytest
+import torch
+from skimage.metrics import structural_similarity
+
+from neurosql import InputError
+from neurosql.cost import NAMES, Cost, gaussian_window, matrix, ssim, window_size
+
+SHAPES = [(1, 28, 28), (3, 20, 31), (1, 8, 8), (2, 5, 40), (1, 40), (3, 13), (1, 12, 14, 13), (2, 6, 7, 9)]
+
+
+def pictures(n, shape, seed=0):
+    """Smooth pictures with flat parts, as real ones have."""
+    random = np.random.default_rng(seed)
+    noise = random.random((n, *shape))
+    return torch.from_numpy(np.where(noise.cumsum(-1) % 3 < 1, 0.0, noise)).float()
+
+
+def reference_ssim(x, y):
+    """scikit-image's, with the window of this module."""
+    x, y = x.double().numpy(), y.double().numpy()
+    w = window_size(x.shape[1:])
+    return structural_similarity(
+        x,
+        y,
+        win_size=w,
+        gaussian_weights=True,
+        sigma=1.5 * w / 11,
+        use_sample_covariance=False,
+        data_range=1.0,
+        channel_axis=0,
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_ssim_equals_scikit_image(shape):
+    x, y = pictures(6, shape), pictures(6, shape, seed=1)
+    y[:2] = (0.7 * x[:2] + 0.3 * y[:2]).clip(0, 1)
+    expected = [reference_ssim(a, b) for a, b in zip(x, y)]
+    assert ssim(x.double(), y.double()).numpy() == pytest.approx(expected, abs=1e-10)
+    assert ssim(x, y).numpy() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("side, window", [(28, 11), (11, 11), (10, 9), (8, 7), (3, 3), (2, 1), (1, 1)])
+def test_window_is_the_largest_odd_one_that_fits(side, window):
+    assert window_size((64, side)) == window
+    taps = gaussian_window(window)
+    assert taps.sum().item() == pytest.approx(1)
+    if window > 1:
+        ratio = (taps[window // 2 + 1] / taps[window // 2]).log().item()
+        assert ratio == pytest.approx(-1 / (2 * (1.5 * window / 11) ** 2))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_matrix_equals_the_paired_loss(name, shape):
+    x, y = pictures(7, shape), pictures(5, shape, seed=1)
+    cost = Cost.named(name)
+    rows = torch.stack([cost.paired(image.expand_as(y), y) for image in x])
+    assert torch.allclose(cost.matrix(x, y), rows, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_matrix_does_not_depend_on_the_memory_bound(name):
+    x, y = pictures(40, (1, 28, 28)), pictures(150, (1, 28, 28), seed=1)
+    cost = Cost.named(name)
+    generous = cost.matrix(x, y)
+    for memory in (1, 100_000, 3_000_000):
+        assert torch.allclose(cost.matrix(x, y, memory=memory), generous, atol=2e-6)
+
+
+def test_temporaries_stay_under_the_memory_bound():
+    """What torch allocates at most at one time, besides the result."""
+    x, y = pictures(64, (1, 32, 32)), pictures(256, (1, 32, 32), seed=1)
+    bound = 2_000_000
+    with torch.profiler.profile(profile_memory=True) as profile:
+        result = Cost().matrix(x, y, memory=bound)
+    held = peak = 0
+    for event in profile.events():
+        if event.name == "[memory]":
+            held += event.self_cpu_memory_usage if hasattr(event, "self_cpu_memory_usage") else event.cpu_memory_usage
+            peak = max(peak, held)
+    assert 0 < peak <= 1.5 * bound + result.nbytes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_identical_images_cost_nothing_and_the_cost_is_symmetric(name):
+    x, y = pictures(4, (1, 16, 16)), pictures(4, (1, 16, 16), seed=1)
+    cost = Cost.named(name)
+    assert torch.allclose(cost.paired(x, x), torch.zeros(4), atol=1e-6)
+    assert (cost.paired(x, y) > 0.01).all()
+    assert torch.allclose(cost.matrix(x, y), cost.matrix(y, x).T, atol=1e-6)
+
+
+def test_l1_and_l2_are_means_over_pixels():
+    x, y = torch.zeros(1, 3, 4, 5), torch.full((1, 3, 4, 5), 0.5)
+    assert Cost.named("l1").paired(x, y).item() == pytest.approx(0.5)
+    assert Cost.named("l2").paired(x, y).item() == pytest.approx(0.25)
+    half = 0.5 * (1 - ssim(x, y)) + 0.25
+    assert Cost.named("ssim+l1").paired(x, y).item() == pytest.approx(half.item())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_paired_loss_has_the_right_gradient(name):
+    x = pictures(2, (1, 9, 10)).double()
+    y = pictures(2, (1, 9, 10), seed=1).double().mul(0.8).add(0.1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda y: Cost.named(name).paired(x, y), (y,), atol=1e-6)
+
+
+def test_vectors_have_l1_and_l2_but_no_ssim():
+    x, y = torch.randn(5, 4), torch.randn(6, 4)
+    assert torch.allclose(matrix(x, y, "l2"), torch.cdist(x, y).square() / 4, atol=1e-5)
+    assert torch.allclose(matrix(x, y, "l1"), torch.cdist(x, y, p=1) / 4, atol=1e-5)
+    with pytest.raises(InputError, match="use l1 or l2"):
+        matrix(x, y)
+
+
+def test_squared_distances_of_vectors_far_from_zero_keep_their_digits():
+    x, y = torch.randn(50, 3) + 1000, torch.randn(50, 3) + 1000
+    exact = torch.cdist(x.double(), y.double()).square() / 3
+    assert torch.allclose(matrix(x, y, "l2").double(), exact, rtol=1e-3, atol=1e-3)
+
+
+def test_bad_arguments_are_refused():
+    x = torch.zeros(2, 1, 8, 8)
+    with pytest.raises(InputError, match="one shape"):
+        matrix(x, torch.zeros(2, 1, 8, 9))
+    with pytest.raises(InputError, match="one shape"):
+        Cost().paired(x, torch.zeros(3, 1, 8, 8))
+    with pytest.raises(InputError, match="memory"):
+        matrix(x, x, memory=0)
+    with pytest.raises(InputError, match="'l3'"):
+        matrix(x, x, "l3")
+
+
+def test_empty_sets_give_empty_matrices():
+    x = torch.zeros(0, 1, 12, 12)
+    assert matrix(x, torch.zeros(3, 1, 12, 12)).shape == (0, 3)
+    assert matrix(torch.zeros(3, 1, 12, 12), x).shape == (3, 0)

@@ -1,0 +1,56 @@
+"""The README and the docs: their code runs, their pictures exist, and they name the right package."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from neurosql.cli import main
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_python_of_the_pages_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"__name__": page.stem}
+    assert blocks(page, "python")
+    for code in blocks(page, "python"):
+        exec(compile(code, page.name, "exec"), names)
+    if page.name == "README.md":
+        assert names["new"].shape == (64, 28, 28) and names["threes"].shape == (16, 28, 28)
+        assert names["model"].codes_.shape == names["again"].codes_.shape == (500, 2)
+
+
+def test_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    commands = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
+    assert len(commands) >= 4
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        assert program == "neurosql"
+        assert main(arguments) == 0, command
+    assert (tmp_path / "runs" / "first" / "report.html").exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_and_pictures_of_the_pages_exist(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
+        assert target.startswith("http") or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_nobody_is_told_to_install_somebody_elses_package(page):
+    assert not re.search(r"pip3? install [^\n`]*\bneurosql\b(?!-torch)", page.read_text("utf-8"))
+
+
+def test_the_two_commands_of_the_readme_are_in_the_makefile():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for target in re.findall(r"^    make (\w+)", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE):
+        assert f"\n{target}:" in makefile

@@ -1,0 +1,310 @@
+"""The loop: budget, schedule, early stopping, and runs that go on to the same bits."""
+
+import json
+import math
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from neurosql import InputError
+from neurosql import run as runs
+from neurosql.checkpoint import FORMAT, RunFolder
+from neurosql.data import from_array
+from neurosql.settings import Settings
+from neurosql.training import Stopped, Trainer
+
+SMALL = dict(generator="mlp", width=32, epochs=6, batch_size=20, every=2, validate_every=2, checkpoint_every=2)
+
+
+def images(digits, n=90):
+    return from_array(digits[0][:n], digits[1][:n])
+
+
+def train(images, out=None, stop_after=None, **settings):
+    """Train, with an interrupt after so many steps."""
+    if stop_after is not None:
+        with pytest.MonkeyPatch.context() as patch:
+            interrupt_after(patch, stop_after)
+            with pytest.raises(Stopped):
+                runs.train(images, Settings.from_flat(SMALL | settings), out)
+        return None
+    return runs.train(images, Settings.from_flat(SMALL | settings), out)
+
+
+def interrupt_after(patch, steps):
+    update = Trainer._update
+    count = iter(range(steps + 1, 0, -1))
+
+    def counted(self, name, loss):
+        update(self, name, loss)
+        if next(count, 0) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    patch.setattr(Trainer, "_update", counted)
+
+
+def contents(run):
+    tensors = {f"weights.{k}": v for k, v in run.method.generator.state_dict().items()}
+    tensors |= {name: getattr(run.method, name) for name in ("codes", "permutation", "row_duals", "column_duals")}
+    history = [{k: v for k, v in record.items() if k != "seconds"} for record in run.history]
+    return tensors, history
+
+
+def assert_same_bits(first, second):
+    (a, history_a), (b, history_b) = contents(first), contents(second)
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert history_a == history_b
+
+
+CASES = {
+    "full": {},
+    "mini-batch owned": {"algorithm": "mini-batch"},
+    "mini-batch partition": {"algorithm": "mini-batch", "subset": "partition"},
+    "mini-batch random": {"algorithm": "mini-batch", "subset": "random"},
+    "conditional": {"conditional": True},
+    "conditional mini-batch partition": {
+        "conditional": True,
+        "algorithm": "mini-batch",
+        "subset": "partition",
+    },
+    "average and snap": {"ema": 0.9, "snap": 2, "anneal": False},
+    "early stop": {"patience": 2, "learning_rate": 0.3, "epochs": 12},
+    "restarts and steps": {"schedule": "restarts", "cycle": 2, "steps": 21},
+    "convnet": {"generator": "convnet", "width": 16, "start": "random"},
+    "sgd": {"optimizer": "sgd", "learning_rate": 0.1},
+    "adam, no holdout": {"optimizer": "adam", "holdout": 0.0},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_resumed_run_equals_one_that_was_not_stopped(case, digits, tmp_path):
+    data = images(digits)
+    whole = train(data, tmp_path / "whole", **CASES[case])
+    steps = whole.history[-1]["step"]
+    for stop_after in (1, steps // 2, steps - 1):
+        path = tmp_path / f"stopped-{stop_after}"
+        train(data, path, stop_after=stop_after, **CASES[case])
+        again = runs.resume(path, lambda source, limit: data)
+        assert_same_bits(whole, again)
+        assert [r["epoch"] for r in RunFolder(path).history()] == [r["epoch"] for r in whole.history]
+    for name in ("model.safetensors", "codes.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (path / name).read_bytes()
+
+
+def test_a_run_killed_between_checkpoints_equals_one_that_was_not(digits, tmp_path):
+    """The last checkpoint is older than the last epoch in the history: both are written again."""
+    data = images(digits)
+    whole = train(data, tmp_path / "whole")
+    path = tmp_path / "killed"
+    with pytest.MonkeyPatch.context() as patch:
+        update = Trainer._update
+
+        def fatal(self, name, loss):
+            if self.step == 15:
+                raise MemoryError
+            update(self, name, loss)
+
+        patch.setattr(Trainer, "_update", fatal)
+        with pytest.raises(MemoryError):
+            runs.train(data, Settings.from_flat(SMALL | {"checkpoint_every": 2}), path)
+    assert len(RunFolder(path).history()) == 3
+    assert_same_bits(whole, runs.resume(path, lambda source, limit: data))
+
+
+def test_a_finished_run_resumes_to_itself(digits, tmp_path):
+    data = images(digits)
+    whole = train(data, tmp_path / "run")
+    assert_same_bits(whole, runs.resume(tmp_path / "run", lambda source, limit: data))
+
+
+def test_same_seed_same_bits_and_other_seed_other_bits(digits):
+    data = images(digits)
+    first, second, other = train(data, seed=3), train(data, seed=3), train(data, seed=4)
+    assert_same_bits(first, second)
+    assert not torch.equal(first.method.codes, other.method.codes)
+    assert not torch.equal(*(next(iter(run.method.generator.parameters())) for run in (first, other)))
+
+
+def test_training_leaves_the_global_random_state_alone(digits):
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    train(images(digits), ema=0.9)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002
+
+
+def test_resuming_with_other_images_is_refused(digits, tmp_path):
+    train(images(digits), tmp_path / "run", stop_after=5)
+    with pytest.raises(InputError, match="does not hold the images"):
+        runs.resume(tmp_path / "run", lambda source, limit: images(digits, 91))
+
+
+def schedule(digits, **settings):
+    run = {}
+
+    class Recorder(Trainer):
+        def _update(self, name, loss):
+            run.setdefault("rates", []).append(self.learning_rate())
+            super()._update(name, loss)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "Trainer", Recorder)
+        train(images(digits), holdout=0.0, **settings)
+    return np.array(run["rates"])
+
+
+def test_cosine_and_warm_restart_schedules_follow_their_formulas(digits):
+    batches = math.ceil(90 / 20)
+    cosine = schedule(digits, epochs=4, learning_rate=0.01)
+    total = 4 * batches
+    assert cosine == pytest.approx(0.005 * (1 + np.cos(np.pi * np.arange(total) / total)))
+
+    restarts = schedule(digits, epochs=6, schedule="restarts", cycle=2, learning_rate=0.01)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.01)
+    reference = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2 * batches, T_mult=2)
+    expected = []
+    for _ in restarts:
+        expected.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        reference.step()
+    assert restarts == pytest.approx(expected)
+    assert schedule(digits, epochs=2, schedule="constant", learning_rate=0.01) == pytest.approx(0.01)
+
+
+def test_the_closing_fit_has_a_schedule_of_its_own(digits):
+    rates = schedule(digits, epochs=2, snap=2, learning_rate=0.01)
+    assert len(rates) == 4 * 5
+    assert rates[10] == pytest.approx(0.003)
+    assert (np.diff(rates[10:]) < 0).all()
+
+
+def test_early_stopping_keeps_the_best_model(digits):
+    data = images(digits, 120)
+    settings = {"patience": 4, "epochs": 40, "learning_rate": 0.5, "schedule": "constant", "clip": 0.0}
+    run = train(data, **settings)
+    losses = {r["epoch"]: r["heldout_loss"] for r in run.history if "heldout_loss" in r}
+    best = min(losses, key=losses.get)
+    assert len(run.history) < 40
+    assert len(run.history) == best + 4
+    aside = np.setdiff1d(np.arange(120), run.index)
+    heldout = torch.from_numpy(data.x[aside])
+    assert run.method.heldout_loss(heldout, None) == pytest.approx(losses[best], abs=1e-6)
+
+
+def test_held_out_images_are_not_trained_on(digits):
+    run = train(images(digits, 100), holdout=0.2)
+    assert len(run.index) == 80 and len(run.method.lattice) == 80
+    assert len(set(run.index)) == 80
+
+
+def test_the_average_of_the_weights_is_what_comes_out(digits):
+    """With a decay near one the average lags far behind the weights; the formula is checked step by step."""
+    weights = []
+
+    class Recorder(Trainer):
+        def _update(self, name, loss):
+            if not weights:
+                weights.append([p.detach().clone() for p in self.method.generator.parameters()])
+            super()._update(name, loss)
+            weights.append([p.detach().clone() for p in self.method.generator.parameters()])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "Trainer", Recorder)
+        run = train(images(digits), ema=0.99, patience=0)
+    average = weights[0]
+    for step, current in enumerate(weights[1:]):
+        decay = min(0.99, (1 + step) / (10 + step))
+        average = [decay * a + (1 - decay) * w for a, w in zip(average, current)]
+    for found, expected in zip(run.method.generator.parameters(), average):
+        assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_gradients_are_clipped(digits):
+    norms = []
+
+    class Recorder(Trainer):
+        def _update(self, name, loss):
+            super()._update(name, loss)
+            gradients = [p.grad.flatten() for p in self.method.generator.parameters()]
+            norms.append(float(torch.cat(gradients).norm()))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "Trainer", Recorder)
+        train(images(digits), clip=0.01)
+    assert max(norms) <= 0.01 * (1 + 1e-4)
+
+
+def test_no_batch_has_a_single_image(digits):
+    for n, size in [(21, 20), (41, 20), (7, 2), (5, 1), (3, 2)]:
+        data = from_array(digits[0][:n])
+        run = runs._prepare(data, Settings.from_flat({"holdout": 0.0, "generator": "mlp"}), None)[0]
+        run.method.start()
+        loop = Trainer(run.method, run.method.x, None, Settings.from_flat({"batch_size": size}).training)
+        sizes = [len(batch.index) for batch in loop._epoch_batches()]
+        assert sum(sizes) == n and min(sizes) >= 2
+
+
+def test_the_history_has_the_figures_that_matter(digits, tmp_path):
+    train(images(digits), tmp_path / "run")
+    records = RunFolder(tmp_path / "run").history()
+    assert [record["epoch"] for record in records] == [1, 2, 3, 4, 5, 6]
+    assert {"loss", "learning_rate", "drift", "seconds", "step"} <= records[0].keys()
+    assert {"cost", "gap", "relative_gap", "changed", "rho", "heldout_loss"} <= records[1].keys()
+    assert "cost" not in records[0]
+    assert {"decoder", "generate", "cost", "assignment", "validation"} <= records[1]["seconds"].keys()
+    assert all(0 <= record["changed"] <= 1 and abs(record["gap"]) < 1e-6 for record in records[1::2])
+
+
+def test_a_run_folder_is_never_overwritten(digits, tmp_path):
+    data = images(digits)
+    train(data, tmp_path / "run")
+    before = {p: p.read_bytes() for p in sorted((tmp_path / "run").rglob("*")) if p.is_file()}
+    with pytest.raises(InputError, match="holds another run"):
+        train(data, tmp_path / "run")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="not empty"):
+        train(data, tmp_path / "other")
+    assert {p: p.read_bytes() for p in sorted((tmp_path / "run").rglob("*")) if p.is_file()} == before
+    assert [p.name for p in (tmp_path / "other").iterdir()] == ["thesis.txt"]
+
+
+def test_a_newer_or_damaged_run_is_refused_in_one_sentence(digits, tmp_path):
+    path = tmp_path / "run"
+    train(images(digits), path)
+    good = (path / "config.json").read_text()
+    for text, words in [
+        (good.replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}'), "upgrade"),
+        ("{}", "format"),
+        ("[1]", "settings"),
+        ("not json", "can't be read"),
+        (json.dumps({"format": FORMAT}), "settings"),
+    ]:
+        (path / "config.json").write_text(text)
+        with pytest.raises(InputError, match=words):
+            runs.open_run(path)
+    (path / "config.json").write_text(good)
+    assert runs.open_run(path).sample(2, seed=0)[0].shape == (2, 1, 8, 8)
+    weights = path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:200])
+    with pytest.raises(InputError, match="can't be read"):
+        runs.open_run(path)
+    with pytest.raises(InputError, match="not a run"):
+        runs.open_run(tmp_path)
+
+
+def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write_config({"first": 1})
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        folder.write_config({"second": 2})
+    assert folder.config() == {"format": FORMAT, "first": 1}
+    assert [p.name for p in folder.path.iterdir()] == ["config.json"]
