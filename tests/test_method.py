@@ -262,11 +262,11 @@ def test_a_class_keeps_its_sublattice_when_other_classes_come_or_go(digits):
 def test_the_penalty_is_the_sum_of_squared_weights(digits):
     method = build(digits[0][:20, None], penalty=0.01)
     total = sum(float(p.detach().square().sum()) for p in method.generator.parameters())
-    assert float(method.regulariser()) == pytest.approx(total)
+    assert method.regulariser().item() == pytest.approx(total)
     free = build(digits[0][:20, None])
     for m in (method, free):
         trainer(m, epochs=40, batch_size=20, weight_decay=0.0).run()
-    assert float(method.regulariser()) < float(free.regulariser())
+    assert method.regulariser().item() < free.regulariser().item()
 
 
 def test_the_pca_start_beats_a_random_one(digits):
