@@ -24,6 +24,8 @@ from neurosql.settings import SECTIONS, Settings
 from neurosql.training import Stopped, Trainer
 
 STATISTICS = ("data.mean", "data.std")
+LARGE = 8000
+FAR = 0.6
 
 
 @dataclasses.dataclass
@@ -307,11 +309,42 @@ def _device(name: str) -> torch.device:
     return device
 
 
+def distance_to_codes(run: Run, draws: int = 256) -> float:
+    """Mean distance of a prior draw to the nearest lattice point, in units of the mean distance of two prior draws.
+
+    Near 0 the generator is asked for what it was trained on, near 1 for what no training code is close to.
+    """
+    random = torch.Generator().manual_seed(0)
+    first, second = (run.method.prior.sample(draws, random) for _ in range(2))
+    lattice = run.method.lattice.cpu().double()
+    return float(torch.cdist(first, lattice).amin(1).mean() / torch.cdist(first, second).mean())
+
+
+def _notes(run: Run) -> list[str]:
+    """What is better known before training than after it."""
+    notes = []
+    n, dim = len(run.method.lattice), run.method.prior.dim
+    largest = max(len(rows) for rows, _ in run.method.blocks)
+    if run.settings.quantile.algorithm == "full" and largest > LARGE:
+        notes.append(
+            f"note       one assignment of {largest:,} images compares {largest**2:,} pairs: if that takes too long, "
+            "use the mini-batch algorithm"
+        )
+    far = distance_to_codes(run)
+    if far > FAR:
+        notes.append(
+            f"note       {n} codes leave dimension {dim} nearly empty (a prior draw is {far:.2f} of the mean distance "
+            "from its nearest code): samples may be poor, try a smaller latent_dim"
+        )
+    return notes
+
+
 def _summary(run: Run, heldout: ImageSet | None) -> str:
     network = run.method.generator
     aside = "" if heldout is None else f", {run.data['heldout']} held out"
-    return (
-        f"data       {run.data['description']} ({run.data['trained']} to train on{aside})\n"
-        f"generator  {network.name}, {network.parameter_count:,} parameters, latent dimension {network.latent_dim}\n"
-        f"lattice    {len(run.method.lattice)} quantiles of the {run.method.prior.name} prior"
-    )
+    lines = [
+        f"data       {run.data['description']} ({run.data['trained']} to train on{aside})",
+        f"generator  {network.name}, {network.parameter_count:,} parameters, latent dimension {network.latent_dim}",
+        f"lattice    {len(run.method.lattice)} quantiles of the {run.method.prior.name} prior",
+    ]
+    return "\n".join(lines + _notes(run))
