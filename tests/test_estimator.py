@@ -185,6 +185,18 @@ def test_a_conditional_model_samples_the_class_that_is_asked_for(digits):
         model.inverse_transform(given[0])
 
 
+def test_a_class_without_training_images_is_left_out_of_the_validation():
+    digits = data.load("mnist-sample", limit=12)
+    assert len(set(digits.labels)) < 10 == len(digits.classes)
+    model = NeuroSQL(**QUICK, conditional=True).fit(digits)
+    assert "heldout_loss" in model.history_[-1]
+    missing = next(iter(set(digits.classes) - {digits.classes[i] for i in digits.labels}))
+    with pytest.raises(InputError, match="class"):
+        model.sample(1, label=missing)
+    with pytest.raises(InputError, match="not trained on"):
+        model.transform(digits.x[:2, 0], [missing, missing])
+
+
 def test_labels_alone_do_not_change_the_training(digits):
     images, labels = digits[0][:60], digits[1][:60]
     a = NeuroSQL(**QUICK, holdout=0.0).fit(images)

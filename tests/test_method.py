@@ -219,6 +219,17 @@ def test_annealed_momentum_ends_on_the_lattice(digits):
     assert method.drift() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("epochs, every", [(7, 3), (3, 5), (5, 1), (4, 4)])
+def test_whatever_the_budget_the_last_assignment_is_on_the_lattice(digits, epochs, every):
+    method = build(digits[0][:40, None], momentum=0.5, anneal=True, every=every)
+    loop = trainer(method, epochs=epochs, batch_size=40)
+    records = []
+    loop.record = records.append
+    loop.run()
+    assert torch.equal(method.codes, method.lattice[method.permutation])
+    assert sum("cost" in record for record in records) == max(1, epochs // every)
+
+
 def test_constant_momentum_shrinks_the_codes_and_drift_says_so(digits):
     method = build(digits[0][:60, None], momentum=0.5, anneal=False, start="random", every=1)
     trainer(method, epochs=2, batch_size=60, learning_rate=1e-4).run()

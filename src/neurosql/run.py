@@ -169,6 +169,9 @@ def _prepare(
     conditional = settings.generator.conditional
     if conditional and images.labels is None:
         raise InputError("conditional needs labels: a folder a class, 'labels' in the .npz, or y")
+    if conditional and heldout is not None and heldout.labels is not None and images.labels is not None:
+        # A class without training images has no codes to validate on.
+        heldout = heldout.take(np.flatnonzero(np.isin(heldout.labels, images.labels[index]))) or None
     options: dict[str, Any] = {}
     if settings.generator.generator == "resnet":
         options["taper"] = settings.generator.taper

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.resources import files
 
 import numpy as np
@@ -20,7 +21,7 @@ def read(source: str = NAME, limit: int | None = None) -> ImageSet:
     """The training digits; the test digits are its `heldout`."""
     with files("neurosql.data").joinpath(FILE).open("rb") as file, np.load(file, allow_pickle=False) as parts:
         train, test = (
-            from_array(parts[f"{part}_images"][:most], parts[f"{part}_labels"][:most], layout="nhw", source=source)
-            for part, most in (("train", limit), ("test", None))
+            from_array(parts[f"{part}_images"], parts[f"{part}_labels"], layout="nhw", source=source)
+            for part in ("train", "test")
         )
-    return ImageSet(train.x, train.labels, train.classes, layout="nhw", source=source, heldout=test)
+    return replace(train.take(np.arange(len(train))[:limit]), heldout=test)

@@ -13,6 +13,8 @@ The decoder step is the training loop's; `training_step` takes one gradient step
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -120,9 +122,13 @@ class QuantileAssignment(Method):
 
     def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
         """Every K epochs all images are assigned anew (Algorithm 1)."""
-        self.progress = (epoch + 1) / epochs
-        if self.settings.algorithm == "full" and self.settings.every and (epoch + 1) % self.settings.every == 0:
-            self.reassign()
+        if self.settings.algorithm == "full" and self.settings.every:
+            every = min(self.settings.every, epochs)
+            self.progress = min(1.0, (epoch + 1) / (epochs - epochs % every))
+            if (epoch + 1) % every == 0:
+                self.reassign()
+        else:
+            self.progress = min(1.0, (epoch + 1) / max(1, epochs - 1))
         figures = self._mean_figures()
         self._partition()
         return figures | {"drift": self.drift()}
@@ -145,7 +151,7 @@ class QuantileAssignment(Method):
 
     @property
     def rho(self) -> float:
-        """The momentum in force: constant, or annealed linearly to 1 at the end of the budget."""
+        """The momentum in force: constant, or annealed linearly to 1 at the last assignment."""
         rho = self.settings.momentum
         return rho + (1 - rho) * self.progress if self.settings.anneal else rho
 
@@ -180,7 +186,9 @@ class QuantileAssignment(Method):
         if not done:
             return {}
         means = np.average([figures[1:] for figures in done], axis=0, weights=[figures[0] for figures in done])
-        return dict(zip(("cost", "gap", "relative_gap", "changed"), means.tolist())) | {"rho": self.rho}
+        figures = dict(zip(("cost", "gap", "relative_gap", "changed"), means.tolist())) | {"rho": self.rho}
+        # A ratio to a dual value of zero is infinite, which JSON can't say.
+        return {name: value for name, value in figures.items() if math.isfinite(value)}
 
     def _partition(self) -> None:
         """Split each block's lattice rows anew, for batches that take disjoint parts of it."""
@@ -224,6 +232,8 @@ class QuantileAssignment(Method):
         """
         if self.lattice_labels is None:
             label = None
+        elif label is not None and not torch.isin(label, self.lattice_labels).all():
+            raise InputError("some of the labels are of classes that the model was not trained on")
         memory = self.settings.memory * 2**20
         nearest = nearest_code(self.cost, x, self._decode_lattice(), label, self.lattice_labels, memory)
         if self.lattice_labels is not None and label is None:
