@@ -95,8 +95,9 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(case, digits, tmp_path):
         assert (tmp_path / "whole" / name).read_bytes() == (path / name).read_bytes()
 
 
-def test_a_run_killed_between_checkpoints_equals_one_that_was_not(digits, tmp_path):
-    """The last checkpoint is older than the last epoch in the history: both are written again."""
+@pytest.mark.parametrize("checkpoint_every", [2, 100])
+def test_a_run_killed_between_checkpoints_equals_one_that_was_not(digits, tmp_path, checkpoint_every):
+    """The last checkpoint is older than the last epoch in the history, or there is none: all is written again."""
     data = images(digits)
     whole = train(data, tmp_path / "whole")
     path = tmp_path / "killed"
@@ -110,7 +111,7 @@ def test_a_run_killed_between_checkpoints_equals_one_that_was_not(digits, tmp_pa
 
         patch.setattr(Trainer, "_update", fatal)
         with pytest.raises(MemoryError):
-            runs.train(data, Settings.from_flat(SMALL | {"checkpoint_every": 2}), path)
+            runs.train(data, Settings.from_flat(SMALL | {"checkpoint_every": checkpoint_every}), path)
     assert len(RunFolder(path).history()) == 3
     assert_same_bits(whole, runs.resume(path, lambda source, limit: data))
 

@@ -145,15 +145,18 @@ def resume(
     folder = RunFolder.existing(path)
     config = folder.config()
     settings = settings_of(config)
-    tensors, plain = folder.read_tensors(CHECKPOINT)
+    # Killed before its first checkpoint, a run begins anew: the seed makes it the same run.
+    begun = folder.read_tensors(CHECKPOINT) if folder.has(CHECKPOINT) else None
     images = read(source or config["data"]["path"], config["data"]["limit"])
     if images.fingerprint != config["data"]["fingerprint"]:
         raise InputError(f"{images.source} does not hold the images that {path} was trained on: name them with --data")
     run, heldout = _prepare(images, settings, config["data"]["limit"])
-    folder.keep_history(plain["records"])
+    folder.keep_history(begun[1]["records"] if begun else 0)
     run.history[:] = folder.history()
     say(_summary(run, heldout))
-    return _fit(run, images, heldout, folder, progress, (tensors, plain))
+    if begun is None:
+        run.method.start()
+    return _fit(run, images, heldout, folder, progress, begun)
 
 
 def _prepare(
