@@ -5,7 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint format clean
+# Run with the compiled extension and without it.
+BOTH_PATHS := tests/test_assign.py tests/test_cost.py tests/test_method.py tests/test_refresh.py
+
+.PHONY: demo test lint format sanitize clean
 
 # Trains on the embedded digits and leaves runs/demo with pictures and a page.
 demo: $(STAMP)
@@ -16,6 +19,7 @@ demo: $(STAMP)
 # disturbed by whatever else runs on the machine.
 test: $(STAMP) lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	NEUROSQL_NATIVE=0 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(BOTH_PATHS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -27,12 +31,23 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 # The build tools are installed first and pinned too, so nothing is fetched into a build environment of its own.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt $(wildcard native/*)
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else 0'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt scikit-build-core
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt scikit-build-core nanobind cmake ninja
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[test]'
 	touch $(STAMP)
+
+# The kernels' tests under the address and undefined-behaviour sanitizers (GCC on Linux). libstdc++ comes first in
+# line with the sanitizer, or it would miss how exceptions are thrown.
+SANITIZED := build/sanitized
+sanitize: $(STAMP)
+	$(BIN)/cmake -S native -B $(SANITIZED) -G Ninja -DNEUROSQL_SANITIZE=ON \
+	    -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja
+	$(BIN)/cmake --build $(SANITIZED)
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+	    ASAN_OPTIONS=detect_leaks=0 NEUROSQL_EXTENSION=$(SANITIZED) OMP_NUM_THREADS=1 \
+	    $(BIN)/pytest tests/test_native_pairwise.py tests/test_native_assignment.py tests/test_candidates.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,6 +6,17 @@ from pathlib import Path
 # scikit-learn's checks skip one of theirs without it; scipy reads it when it is first imported.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
+# `make sanitize` tests another build of the extension than the installed one.
+if folder := os.environ.get("NEUROSQL_EXTENSION"):
+    import importlib.util
+    import sys
+
+    found = next(Path(folder).glob("_native*.so"))
+    spec = importlib.util.spec_from_file_location("neurosql._native", found)
+    assert spec is not None and spec.loader is not None
+    sys.modules["neurosql._native"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules["neurosql._native"])
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits

@@ -332,6 +332,7 @@ def test_long_paths_do_not_make_the_duals_slow(monkeypatch):
         return blocks(rows, m)
 
     monkeypatch.setattr(assign, "_blocks", counted)
+    monkeypatch.setenv("NEUROSQL_NATIVE", "0")
     cost = squared_distances(np.random.default_rng(0), 1000, 1000, 1)
     assert_optimal(cost, solve(cost))
     assert 1000 <= read <= 50 * 1000

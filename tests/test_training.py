@@ -74,6 +74,7 @@ CASES = {
     "average and snap": {"ema": 0.9, "snap": 2, "anneal": False},
     "early stop": {"patience": 2, "learning_rate": 0.3, "epochs": 12},
     "restarts and steps": {"schedule": "restarts", "cycle": 2, "steps": 21},
+    "partial refresh": {"refresh": "partial", "refresh_best": 4, "refresh_every": 3, "every": 1, "refresh_gap": 1.0},
     "convnet": {"generator": "convnet", "width": 16, "start": "random"},
     "sgd": {"optimizer": "sgd", "learning_rate": 0.1},
     "adam, no holdout": {"optimizer": "adam", "holdout": 0.0},

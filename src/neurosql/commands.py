@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import neurosql
-from neurosql import data
+from neurosql import data, engine
 from neurosql import run as runs
 from neurosql.checkpoint import CHECKPOINT, CODES, HISTORY, MODEL, RunFolder
 from neurosql.cost import ssim
@@ -103,8 +103,8 @@ def info(path: str | None) -> None:
         print(f"neurosql   {neurosql.__version__}")
         print(f"python     {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}")
         print(f"devices    cpu ({torch.get_num_threads()} threads)" + (", cuda" if torch.cuda.is_available() else ""))
-        print("cost       torch")
-        print("assignment scipy")
+        for part, how in engine.describe().items():
+            print(f"{part:<10} {how}")
         return
     folder = RunFolder.existing(path)
     config = folder.config()

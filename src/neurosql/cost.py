@@ -21,10 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from neurosql import engine
 from neurosql.errors import InputError
 
 C1 = 0.01**2
@@ -54,8 +56,11 @@ def gaussian_window(size: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return (g / g.sum()).to(dtype)
 
 
-def _bands(spatial: Sequence[int], like: Tensor) -> list[Tensor]:
-    """For each spatial axis of length s the banded matrix (s - w + 1, s) that applies the window to it."""
+def _bands(spatial: Sequence[int], like: Tensor, stride: int = 1) -> list[Tensor]:
+    """For each spatial axis of length s the banded matrix (s - w + 1, s) that applies the window to it.
+
+    With a stride only every stride-th window position, and row, is kept.
+    """
     taps = gaussian_window(window_size(spatial))
     bands = []
     for length in spatial:
@@ -63,7 +68,7 @@ def _bands(spatial: Sequence[int], like: Tensor) -> list[Tensor]:
         band = torch.zeros(out, length, dtype=torch.float64)
         for row in range(out):
             band[row, row : row + len(taps)] = taps
-        bands.append(band.to(like))
+        bands.append(band[::stride].to(like))
     return bands
 
 
@@ -74,14 +79,13 @@ def _smooth(x: Tensor, bands: list[Tensor], trailing: int = 0) -> Tensor:
     """
     first = x.ndim - trailing - len(bands)
     for axis in reversed(range(len(bands))):
-        at = first + axis
-        shape = x.shape
-        columns = math.prod(shape[at + 1 :])
+        before, behind = x.shape[: first + axis], x.shape[first + axis + 1 :]
+        length, columns = x.shape[first + axis], math.prod(behind)
         if columns == 1:
-            x = (x.reshape(*shape[: at + 1]) @ bands[axis].T).reshape(*shape[:at], -1, *shape[at + 1 :])
+            x = x.reshape(*before, length) @ bands[axis].T
         else:
-            x = bands[axis] @ x.reshape(*shape[: at + 1], columns)
-            x = x.reshape(*shape[:at], -1, *shape[at + 1 :])
+            x = bands[axis] @ x.reshape(*before, length, columns)
+        x = x.reshape(*before, len(bands[axis]), *behind)
     return x
 
 
@@ -132,19 +136,56 @@ class Cost:
         return total
 
     @torch.no_grad()
-    def matrix(self, x: Tensor, y: Tensor, memory: int = DEFAULT_MEMORY) -> Tensor:
+    def matrix(self, x: Tensor, y: Tensor, memory: int = DEFAULT_MEMORY, stride: int = 1) -> Tensor:
         """C[i, k] = l(x_i, y_k) for x (n, ...) and y (m, ...): (n, m), on x's device.
 
-        The temporaries take at most about `memory` bytes besides the result, whatever n and m are.
+        The temporaries take at most about `memory` bytes besides the result, whatever n and m are. A `stride` above 1
+        averages SSIM over every stride-th window position only: cheaper, and no longer quite the paired loss.
         """
         if x.shape[1:] != y.shape[1:]:
             raise InputError(f"images must have one shape, got {tuple(x.shape[1:])} and {tuple(y.shape[1:])}")
         if memory <= 0:
             raise InputError(f"memory must be a positive number of bytes, got {memory}")
+        if stride < 1:
+            raise InputError(f"stride must be at least 1, got {stride}")
+        compiled = _compiled(x, y) if self.ssim else None
+        if compiled is not None:
+            _check_ssim(x)
+            result = x.new_empty(len(x), len(y))
+            taps = gaussian_window(window_size(x.shape[2:]), torch.float32).numpy()
+            images = x.contiguous().numpy(), y.contiguous().numpy()
+            compiled.pairwise(*images, taps, self.ssim, self.l1, result.numpy(), stride, torch.get_num_threads())
+            return self._add_differences(result, x, y, memory, l1=0.0)
         if self.ssim:
-            result = _ssim_matrix(x, y, memory).mul_(-self.ssim).add_(self.ssim)
+            similarity = _ssim_matrix if x.device.type == "cpu" else _ssim_matrix_by_windows
+            result = similarity(x, y, memory, stride).mul_(-self.ssim).add_(self.ssim)
         else:
             result = x.new_zeros(len(x), len(y))
+        return self._add_differences(result, x, y, memory, self.l1)
+
+    @torch.no_grad()
+    def pairs(self, x: Tensor, y: Tensor, rows: Tensor, columns: Tensor, memory: int = DEFAULT_MEMORY) -> Tensor:
+        """l(x_i, y_k) for chosen pairs (i, k), given as two int64 tensors of one length: (length,)."""
+        if x.shape[1:] != y.shape[1:]:
+            raise InputError(f"images must have one shape, got {tuple(x.shape[1:])} and {tuple(y.shape[1:])}")
+        compiled = _compiled(x, y) if self.ssim and not self.l2 else None
+        if compiled is not None:
+            _check_ssim(x)
+            result = x.new_empty(len(rows))
+            taps = gaussian_window(window_size(x.shape[2:]), torch.float32).numpy()
+            images = x.contiguous().numpy(), y.contiguous().numpy()
+            chosen = rows.contiguous().numpy(), columns.contiguous().numpy()
+            threads = torch.get_num_threads()
+            compiled.pairwise_pairs(*images, *chosen, taps, self.ssim, self.l1, result.numpy(), threads)
+            return result
+        chunk = max(1, memory // (16 * x.element_size() * max(1, math.prod(x.shape[1:]))))
+        parts = [self.paired(x[i], y[k]) for i, k in zip(rows.split(chunk), columns.split(chunk))]
+        return torch.cat(parts) if parts else x.new_empty(0)
+
+    def _add_differences(self, result: Tensor, x: Tensor, y: Tensor, memory: int, l1: float) -> Tensor:
+        """Add the L1 and L2 parts to the matrix, in place."""
+        if not l1 and not self.l2:
+            return result
         pixels = max(1, math.prod(x.shape[1:]))
         flat_x, flat_y = x.flatten(1), y.flatten(1)
         rows = max(1, memory // (8 * max(1, len(y)) * x.element_size()))
@@ -154,8 +195,8 @@ class Cost:
             flat_y2 = flat_y - centre
             norms = flat_y2.square().sum(1)
         for block, out in zip(flat_x.split(rows), result.split(rows)):
-            if self.l1:
-                out.add_(torch.cdist(block, flat_y, p=1.0), alpha=self.l1 / pixels)
+            if l1:
+                out.add_(torch.cdist(block, flat_y, p=1.0), alpha=l1 / pixels)
             if self.l2:
                 block = block - centre
                 squares = torch.addmm(norms + block.square().sum(1, keepdim=True), block, flat_y2.T, alpha=-2)
@@ -163,9 +204,9 @@ class Cost:
         return result
 
 
-def matrix(x: Tensor, y: Tensor, cost: str | Cost = "ssim+l1", memory: int = DEFAULT_MEMORY) -> Tensor:
+def matrix(x: Tensor, y: Tensor, cost: str | Cost = "ssim+l1", memory: int = DEFAULT_MEMORY, stride: int = 1) -> Tensor:
     """The cost matrix C[i, k] = l(x_i, y_k) for images in [0, 1], (n, c, *spatial), or vectors, (n, p)."""
-    return (Cost.named(cost) if isinstance(cost, str) else cost).matrix(x, y, memory)
+    return (Cost.named(cost) if isinstance(cost, str) else cost).matrix(x, y, memory, stride)
 
 
 def _check_ssim(x: Tensor) -> None:
@@ -173,15 +214,25 @@ def _check_ssim(x: Tensor) -> None:
         raise InputError(f"SSIM needs a spatial axis, got vectors of shape {tuple(x.shape[1:])}: use l1 or l2")
 
 
-def _ssim_matrix(x: Tensor, y: Tensor, memory: int) -> Tensor:
+def _compiled(x: Tensor, y: Tensor) -> Any | None:
+    """The extension, for tensors that it can take."""
+    fits = all(t.device.type == "cpu" and t.dtype == torch.float32 and 3 <= t.ndim <= 5 for t in (x, y))
+    # Its quotients share a division, which overflows for pixels far outside [0, 1]; NaN fails this too.
+    return engine.native() if fits and all(_largest(t) <= 100 for t in (x, y)) else None
+
+
+def _largest(x: Tensor) -> float:
+    return max(-float(x.min()), float(x.max())) if x.numel() else 0.0
+
+
+def _ssim_matrix(x: Tensor, y: Tensor, memory: int, stride: int = 1) -> Tensor:
     """SSIM of all pairs. Means and variances are computed once an image, only the cross term once a pair.
 
     The generated images lie in the last axis, (c, *spatial, lanes): the window is then a product of a banded matrix
     with a wide one along every axis, and all that follows runs over contiguous lanes.
     """
     _check_ssim(x)
-    spatial = x.shape[2:]
-    bands = _bands(spatial, x)
+    bands = _bands(x.shape[2:], x, stride)
     positions = x.shape[1] * math.prod(len(band) for band in bands)
     pixels = math.prod(x.shape[1:])
     element = x.element_size()
@@ -209,4 +260,52 @@ def _ssim_matrix(x: Tensor, y: Tensor, memory: int) -> Tensor:
                 quotient = xy.mul_(2).add_(C1 + C2).sub_(luminance).mul_(luminance)
                 quotient.div_((my2 + mx2[some]).mul_(vy + vx[some]))
                 result[i + j : i + j + together, k : k + lanes] = quotient.sum(axes)
+    return result.div_(positions)
+
+
+def _ssim_matrix_by_windows(x: Tensor, y: Tensor, memory: int, stride: int = 1) -> Tensor:
+    """SSIM of all pairs with one matrix product a window position, (n, w^r) times (w^r, m): the way for a GPU.
+
+    Each window is centred by its own mean and weighted by the root of the window, so that the product is the
+    covariance itself: nothing cancels, and reduced precision does little harm.
+    """
+    _check_ssim(x)
+    size = window_size(x.shape[2:])
+    rank = x.ndim - 2
+    roots = gaussian_window(size).sqrt()
+    weights = roots
+    for _ in range(rank - 1):
+        weights = weights.unsqueeze(-1) * roots
+    weights = weights.flatten().to(x)
+
+    def windows(images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Centred windows (positions, n, w^r), means and variances (positions, n)."""
+        patches = images
+        for axis in range(2, 2 + rank):
+            patches = patches.unfold(axis, size, stride)
+        patches = patches.flatten(2 + rank).movedim(0, -2).flatten(0, rank)
+        mean = (patches * weights.square()).sum(-1)
+        centred = (patches - mean.unsqueeze(-1)) * weights
+        return centred, mean, centred.square().sum(-1)
+
+    def positions_of(images: Tensor) -> int:
+        return images.shape[1] * math.prod((s - size) // stride + 1 for s in images.shape[2:])
+
+    positions, element = positions_of(x), x.element_size()
+    rows = max(1, memory // (8 * element * positions * size**rank))
+    result = x.new_empty(len(x), len(y))
+    for i in range(0, len(x), rows):
+        a, mx, vx = windows(x[i : i + rows])
+        for k in range(0, len(y), rows):
+            b, my, vy = windows(y[k : k + rows])
+            total = x.new_zeros(a.shape[1], b.shape[1])
+            together = max(1, memory // (16 * element * total.numel()))
+            for p in range(0, positions, together):
+                some = slice(p, p + together)
+                covariance = a[some] @ b[some].mT
+                m1, m2 = mx[some].unsqueeze(2), my[some].unsqueeze(1)
+                quotient = (2 * m1 * m2 + C1) * (2 * covariance + C2)
+                quotient /= (m1 * m1 + m2 * m2 + C1) * (vx[some].unsqueeze(2) + vy[some].unsqueeze(1) + C2)
+                total += quotient.sum(0)
+            result[i : i + rows, k : k + rows] = total
     return result.div_(positions)

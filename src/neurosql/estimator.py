@@ -79,6 +79,10 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         anneal: bool = Q.anneal,
         snap: int = Q.snap,
         penalty: float = Q.penalty,
+        refresh: str = Q.refresh,
+        refresh_best: int = Q.refresh_best,
+        refresh_every: int = Q.refresh_every,
+        refresh_gap: float = Q.refresh_gap,
         memory: int = Q.memory,
         epochs: int = T.epochs,
         steps: int | None = T.steps,
@@ -119,6 +123,10 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         self.anneal = anneal
         self.snap = snap
         self.penalty = penalty
+        self.refresh = refresh
+        self.refresh_best = refresh_best
+        self.refresh_every = refresh_every
+        self.refresh_gap = refresh_gap
         self.memory = memory
         self.epochs = epochs
         self.steps = steps

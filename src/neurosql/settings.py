@@ -62,7 +62,7 @@ class QuantileSettings:
     each epoch, or a random draw (the paper's; not a permutation)."""
     assignment: Literal["exact", "greedy", "greedy-cheapest", "greedy-regret"] = "exact"
     """Solver of the assignment."""
-    every: int = 5
+    every: int = 2
     """K: epochs between two assignments (full batch); 0 never assigns again after the start."""
     momentum: float = 0.7
     """rho in (0, 1]: weight of the newly assigned code against the old one."""
@@ -72,13 +72,23 @@ class QuantileSettings:
     """Epochs of fitting after a final snap of the codes to the lattice; 0 leaves the snap out."""
     penalty: float = 0.0
     """lambda: weight of the explicit penalty R(theta), the sum of squared generator weights."""
+    refresh: Literal["full", "partial"] = "full"
+    """Full batch only: compute the whole cost matrix at each assignment, or, once the permutation has calmed down,
+    only the pairs that matter."""
+    refresh_best: int = 32
+    """Partial refresh: pairs of each image, and of each code, that are computed anew."""
+    refresh_every: int = 8
+    """Partial refresh: every so many assignments the whole matrix is computed."""
+    refresh_gap: float = 1e-3
+    """Partial refresh: largest relative gap, as measured at the full passes; above it all passes are full."""
     memory: int = 256
     """MiB that the cost matrix may use for its temporaries."""
 
     def check(self) -> None:
         _check_choices(self)
         _at_least(self, 0, "every", "snap", "penalty")
-        _at_least(self, 1, "memory")
+        _at_least(self, 1, "memory", "refresh_best", "refresh_every")
+        _at_least(self, 0, "refresh_gap")
         if not 0 < self.momentum <= 1:
             raise InputError(f"momentum must be in (0, 1], got {self.momentum}: 0 would never learn")
         if not self.scale > 0:

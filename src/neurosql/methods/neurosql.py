@@ -26,10 +26,12 @@ from neurosql.errors import InputError
 from neurosql.generators.base import Generator
 from neurosql.methods.base import Batch, Clock, Method, Update
 from neurosql.prior import Prior
+from neurosql.refresh import PartialRefresh
 from neurosql.settings import QuantileSettings
 from neurosql.start import pca_permutation, random_permutation
 
 VALIDATION_STEPS = 5
+FIGURES = ("cost", "gap", "relative_gap", "changed", "pairs", "missed_gap")
 
 
 class QuantileAssignment(Method):
@@ -57,7 +59,7 @@ class QuantileAssignment(Method):
         self.random = torch.Generator()
         self.progress = 0.0
         self.snapped = False
-        self.figures: list[tuple[float, ...]] = []
+        self.figures: list[list[float]] = []
 
     def attach(self, x: Tensor, labels: Tensor | None, seed: int) -> None:
         """Take the training images (n, ...) and lay out the lattice that belongs to their number and classes."""
@@ -72,6 +74,11 @@ class QuantileAssignment(Method):
             self.lattice = self.prior.lattice(n, seed).to(x)
         else:
             self._lay_sublattices(self.labels, seed)
+        self.keepers: list[PartialRefresh] = []
+        if self.settings.refresh == "partial":
+            choice = self.settings
+            limits = choice.refresh_best, choice.refresh_every, choice.refresh_gap
+            self.keepers = [PartialRefresh(choice.assignment, *limits) for _ in self.blocks]
         self.block_of = torch.empty(n, dtype=torch.int64)
         for number, (rows, _) in enumerate(self.blocks):
             self.block_of[rows] = number
@@ -135,8 +142,8 @@ class QuantileAssignment(Method):
 
     def reassign(self) -> None:
         """Cost matrix, assignment and momentum for all images, block by block."""
-        for rows, columns in self.blocks:
-            self._assign(rows, columns)
+        for number, (rows, columns) in enumerate(self.blocks):
+            self._assign(rows, columns, self.keepers[number] if self.keepers else None)
 
     def closing(self) -> int:
         """Snap the codes to the lattice, Z = Q_pi, to be fitted for a few more epochs without assignment."""
@@ -165,29 +172,48 @@ class QuantileAssignment(Method):
         """R(theta), the sum of squared parameters."""
         return torch.stack([p.square().sum() for p in self.generator.parameters()]).sum()
 
-    def _assign(self, rows: Tensor, columns: Tensor) -> None:
-        """Assign the images `rows` to the lattice points `columns`, one each, and move their codes."""
+    def _assign(self, rows: Tensor, columns: Tensor, keeper: PartialRefresh | None = None) -> None:
+        """Assign the images `rows` to the lattice points `columns`, one each, and move their codes.
+
+        A `keeper` computes only a part of the cost matrix where that is enough.
+        """
         with self.clock("generate"):
             decoded = self._decode_lattice(columns)
-        with self.clock("cost"):
-            costs = self.cost.matrix(self.x[rows], decoded, self.settings.memory * 2**20)
-        with self.clock("assignment"):
-            solution = assign.solve(costs, self.settings.assignment)
+        place = torch.full((len(self.lattice),), -1)
+        place[columns] = torch.arange(len(columns))
+        warm = assign.Warm(self.column_duals[columns], place[self.permutation[rows]])
+        memory = self.settings.memory * 2**20
+        if keeper is None:
+            with self.clock("cost"):
+                costs = self.cost.matrix(self.x[rows], decoded, memory)
+            with self.clock("assignment"):
+                solution = assign.solve(costs, self.settings.assignment, warm)
+            done = {"gap": solution.gap, "relative_gap": solution.relative_gap}
+        else:
+            with self.clock("cost"):
+                result = keeper.solve(self.cost, self.x[rows], decoded, warm, memory)
+            solution = result.solution
+            done = {"pairs": result.pairs}
+            if result.full:
+                done |= {"gap": solution.gap, "relative_gap": solution.relative_gap}
+            if result.missed is not None:
+                done |= {"missed_gap": result.missed}
         changed = (columns[solution.permutation] != self.permutation[rows]).double().mean()
         self.permutation[rows] = columns[solution.permutation]
         self.codes[rows] = self.rho * self.lattice[self.permutation[rows]] + (1 - self.rho) * self.codes[rows]
         self.row_duals[rows] = solution.row_duals
         self.column_duals[columns] = solution.column_duals
-        self.figures.append((len(rows), solution.cost, solution.gap, solution.relative_gap, float(changed)))
+        done |= {"cost": solution.cost, "changed": float(changed)}
+        self.figures.append([float(len(rows))] + [done.get(name, math.nan) for name in FIGURES])
 
     def _mean_figures(self) -> dict[str, float]:
         """The assignments since the last call, averaged over images."""
         done, self.figures = self.figures, []
         if not done:
             return {}
+        # A figure that one assignment lacks (not a number), or that JSON can't say (infinity), is left out.
         means = np.average([figures[1:] for figures in done], axis=0, weights=[figures[0] for figures in done])
-        figures = dict(zip(("cost", "gap", "relative_gap", "changed"), means.tolist())) | {"rho": self.rho}
-        # A ratio to a dual value of zero is infinite, which JSON can't say.
+        figures = dict(zip(FIGURES, means.tolist())) | {"rho": self.rho}
         return {name: value for name, value in figures.items() if math.isfinite(value)}
 
     def _partition(self) -> None:
@@ -280,7 +306,9 @@ class QuantileAssignment(Method):
         tensors["random"] = self.random.get_state()
         tensors["progress"] = torch.tensor(self.progress, dtype=torch.float64)
         tensors["snapped"] = torch.tensor(self.snapped)
-        tensors["figures"] = torch.tensor(self.figures, dtype=torch.float64).reshape(-1, 5)
+        tensors["figures"] = torch.tensor(self.figures, dtype=torch.float64)
+        for number, keeper in enumerate(self.keepers):
+            tensors |= {f"kept.{number}.{name}": tensor for name, tensor in keeper.state().items()}
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
@@ -293,7 +321,10 @@ class QuantileAssignment(Method):
         self.random.set_state(tensors["random"])
         self.progress = float(tensors["progress"])
         self.snapped = bool(tensors["snapped"])
-        self.figures = [tuple(row) for row in tensors["figures"].tolist()]
+        self.figures = tensors["figures"].tolist()
+        for number, keeper in enumerate(self.keepers):
+            prefix = f"kept.{number}."
+            keeper.load_state({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
 
 
 _KEPT = ("lattice", "permutation", "codes", "row_duals", "column_duals", "split", "taken")

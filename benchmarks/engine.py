@@ -1,0 +1,200 @@
+"""Race the engine against what others offer, on cost matrices of a real training run.
+
+    python benchmarks/engine.py --matrices FOLDER [--out docs/engine-results.md]
+
+Every contender of a race runs in turn, round after round, and its median is set against the reference's of the same
+race: on a shared machine only the ratio means something. One thread unless a row says otherwise. Contenders that are
+not installed are left out (`pip install lapx lapjv fastlap ortools pytorch-msssim POT`). FOLDER holds what
+`benchmarks/matrices.py` recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+
+from neurosql import assign, engine
+from neurosql.cost import Cost, _ssim_matrix
+
+SHAPES = ((1, 28, 28), (3, 64, 64), (1, 128, 128))
+COST_ROUNDS = 5
+
+
+def race(contenders: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median seconds of each contender, interleaved; the first round only warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds + 1):
+        for name, run in contenders.items():
+            began = time.perf_counter()
+            run()
+            if turn:
+                seconds[name].append(time.perf_counter() - began)
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def optional(name: str):
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def naive_cost(x: torch.Tensor, y: torch.Tensor, chunk: int) -> torch.Tensor:
+    """The usual way: pytorch-msssim and L1 on repeated images."""
+    ssim = importlib.import_module("pytorch_msssim").ssim
+    n, m = len(x), len(y)
+    out = torch.empty(n * m)
+    for first in range(0, n * m, chunk):
+        pair = torch.arange(first, min(first + chunk, n * m))
+        a, b = x[pair // m], y[pair % m]
+        similar = ssim(a, b, data_range=1.0, size_average=False)
+        out[pair] = 0.5 * (1 - similar) + 0.5 * (a - b).abs().flatten(1).mean(1)
+    return out.view(n, m)
+
+
+def plain_cost(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    similar = _ssim_matrix(x, y, 2**28)
+    return 0.5 * (1 - similar) + 0.5 * torch.cdist(x.flatten(1), y.flatten(1), p=1) / x[0].numel()
+
+
+def compiled_cost(x: torch.Tensor, y: torch.Tensor, instruction_set: str, threads: int = 1) -> torch.Tensor:
+    os.environ["NEUROSQL_ISA"] = instruction_set
+    torch.set_num_threads(threads)
+    result = Cost().matrix(x, y)
+    torch.set_num_threads(1)
+    return result
+
+
+def cost_race() -> list[str]:
+    """Speed of a pair, as a ratio to pytorch-msssim at its best chunk size."""
+    sets = _sets()
+    lines = ["| images | pytorch-msssim, µs a pair | " + " | ".join(["plain torch", *sets, "two threads"]) + " |"]
+    lines.append("| --- |" + " ---: |" * (3 + len(sets)))
+    for shape in SHAPES:
+        lines.append(_cost_row(shape, sets))
+        print(lines[-1], flush=True)
+    os.environ.pop("NEUROSQL_ISA", None)
+    return lines
+
+
+def _cost_row(shape: tuple[int, ...], sets: list[str]) -> str:
+    random = torch.Generator().manual_seed(0)
+    few, many = (24, 128) if shape[1] > 28 else (48, 1024)
+    x, y = (torch.rand(many, *shape, generator=random) for _ in range(2))
+    trial = {str(chunk): lambda chunk=chunk: naive_cost(x[:12], y[:12], chunk) for chunk in (16, 64, 256, 1024)}
+    tried = race(trial, 2)
+    best = int(min(tried, key=lambda name: tried[name]))
+    rivals: dict[str, Callable[[], object]] = {
+        "naive": lambda: naive_cost(x[:few], y[:few], best),
+        "plain": lambda: plain_cost(x[:few], y),
+    }
+    for name in sets:
+        rivals[name] = lambda name=name: compiled_cost(x, y, name)
+    if sets:
+        rivals["two"] = lambda: compiled_cost(x, y, sets[-1], threads=2)
+    times = race(rivals, COST_ROUNDS)
+    naive = times["naive"] / few**2
+    ratios = [f"{naive / (times['plain'] / (few * many)):.1f}x"]
+    ratios += [f"{naive / (times[name] / many**2):.0f}x" for name in sets]
+    ratios += [f"{times[sets[-1]] / times['two']:.2f}x of one"] if sets else []
+    size = "x".join(map(str, shape[1:] + shape[:1]))
+    return f"| {size} | {1e6 * naive:.1f} (chunk {best}) | " + " | ".join(ratios) + " |"
+
+
+def _sets() -> list[str]:
+    native = engine.native()
+    return [] if native is None else list(native.instruction_sets())
+
+
+def solvers() -> dict[str, Callable[[np.ndarray], object]]:
+    """Every solver that is installed, by name: cost matrix in, anything out."""
+    found: dict[str, Callable[[np.ndarray], object]] = {}
+    if lap := optional("lap"):
+        found["lapx lapjvr"] = lambda c: lap.lapjvrx(c.astype(np.float64)) if hasattr(lap, "lapjvrx") else lap.lapjv(c)
+        found["lapx lapjvx"] = lambda c: lap.lapjvx(c.astype(np.float64)) if hasattr(lap, "lapjvx") else lap.lapjv(c)
+    if lapjv := optional("lapjv"):
+        found["lapjv"] = lambda c: lapjv.lapjv(c)
+    if fastlap := optional("fastlap"):
+        found["fastlap"] = lambda c: fastlap.solve_lap(c) if hasattr(fastlap, "solve_lap") else fastlap.lapjv(c)
+    if ot := optional("ot"):
+        uniform: dict[int, np.ndarray] = {}
+        found["POT emd"] = lambda c: ot.emd(
+            *[uniform.setdefault(len(c), np.full(len(c), 1 / len(c)))] * 2, c.astype(np.float64), numItermax=10**7
+        )
+    return found
+
+
+def assignment_race(folder: Path, generator: str, sizes: list[int], rivals_up_to: int) -> list[str]:
+    """Total seconds over the matrices of one run, as a ratio to scipy's; costs are checked to agree."""
+    lines = ["| n | matrices | scipy, s | " + " | ".join(["cold", "warm", "greedy", *solvers()]) + " |"]
+    lines.append("| --- |" + " ---: |" * (5 + len(solvers())))
+    for n in sizes:
+        paths = sorted(folder.glob(f"{generator}_{n}_*.npy"))
+        if not paths:
+            continue
+        totals: dict[str, float] = {}
+        assigner = assign.Assigner()
+        for path in paths:
+            c = np.load(path)
+            entries: dict[str, Callable[[np.ndarray], object]] = {
+                "scipy": lambda c: linear_sum_assignment(c),
+                "cold": lambda c: assign.solve(c),
+                "warm": assigner,
+                "greedy": lambda c: assign.solve(c, "greedy"),
+            }
+            entries |= solvers() if n <= rivals_up_to else {}
+            for name, solve in entries.items():
+                repeat = 1 if name == "warm" else 3 if n <= 2000 and name in ("cold", "greedy") else 1
+                seconds = []
+                for _ in range(repeat):
+                    began = time.perf_counter()
+                    result = solve(c)
+                    seconds.append(time.perf_counter() - began)
+                totals[name] = totals.get(name, 0.0) + statistics.median(seconds)
+                if name == "scipy":
+                    optimum = float(c[result].astype(np.float64).mean())
+                elif name in ("cold", "warm") and result.exact:
+                    assert abs(result.cost - optimum) < 1e-9 * max(1, abs(optimum)), (name, result.cost, optimum)
+        ratios = [f"{totals['scipy'] / totals[name]:.1f}x" for name in ("cold", "warm", "greedy")]
+        ratios += [f"{totals['scipy'] / totals[name]:.1f}x" if name in totals else "-" for name in solvers()]
+        lines.append(f"| {n} | {len(paths)} | {totals['scipy']:.2f} | " + " | ".join(ratios) + " |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--matrices", type=Path, help="folder of recorded cost matrices")
+    parser.add_argument("--generator", default="convnet", help="whose matrices: convnet or mlp")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[128, 256, 512, 1000, 2000, 5000, 10000])
+    parser.add_argument("--rivals-up-to", type=int, default=2000, help="race the other solvers up to this size")
+    parser.add_argument("--out", type=Path, help="write the tables to this page")
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    cpu = platform.processor()
+    if Path("/proc/cpuinfo").exists():
+        found = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+        cpu = found[0].partition(":")[2].strip() if found else cpu
+    lines = ["# The engine's races", "", f"{cpu}, {', '.join(f'{k}: {v}' for k, v in engine.describe().items())}."]
+    lines += ["", "Cost matrix 1/2 (1 - SSIM) + 1/2 L1, speed-up over pytorch-msssim, one thread.", "", *cost_race()]
+    if chosen.matrices:
+        races = assignment_race(chosen.matrices, chosen.generator, chosen.sizes, chosen.rivals_up_to)
+        lines += ["", "Assignment, speed-up over scipy, total over the matrices of one training run.", "", *races]
+    if chosen.out:
+        command = "python benchmarks/engine.py --matrices FOLDER --out " + chosen.out.as_posix()
+        lines += ["", f"Made by `{command}`."]
+        chosen.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+// Binds assignment.h: assign, greedy and row_order, for float32 and float64 costs.
+#include "assignment.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace neurosql {
+namespace {
+
+template <class T> using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::device::cpu>;
+using Reals = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Integers = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class T> CostMatrix<T> checked(const Matrix<T> &cost) {
+    const auto n = static_cast<int64_t>(cost.shape(0)), m = static_cast<int64_t>(cost.shape(1));
+    if (m < n) {
+        throw std::invalid_argument("cost must have at least as many columns as rows, got " + std::to_string(n) +
+                                    " rows and " + std::to_string(m) + " columns");
+    }
+    if (m > std::numeric_limits<int32_t>::max()) {
+        throw std::invalid_argument("cost must have fewer than 2^31 columns, got " + std::to_string(m));
+    }
+    if (m > 1 && n > 0 && cost.stride(1) != 1) {
+        throw std::invalid_argument("the entries of a row of cost must be contiguous: use numpy.ascontiguousarray");
+    }
+    return {cost.data(), n, m, cost.stride(0)};
+}
+
+template <class Array> void check_length(const Array &array, int64_t length, const char *name) {
+    if (static_cast<int64_t>(array.shape(0)) == length) return;
+    throw std::invalid_argument(std::string(name) + " must have length " + std::to_string(length) + ", got " +
+                                std::to_string(array.shape(0)));
+}
+
+template <class T> nb::object to_numpy(std::vector<T> values) {
+    auto *kept = new std::vector<T>(std::move(values));
+    nb::capsule owner(kept, [](void *p) noexcept { delete static_cast<std::vector<T> *>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
+}
+
+template <class T>
+nb::tuple py_assign(const Matrix<T> &cost, std::optional<Reals> column_duals, std::optional<Integers> permutation,
+                    double tolerance, int threads) {
+    const CostMatrix<T> matrix = checked<T>(cost);
+    if (column_duals) check_length(*column_duals, matrix.columns, "column_duals");
+    if (permutation) check_length(*permutation, matrix.rows, "permutation");
+    if (!(tolerance >= 0.0)) throw std::invalid_argument("tolerance must be at least 0");
+    const WarmStart warm{column_duals ? column_duals->data() : nullptr, permutation ? permutation->data() : nullptr};
+    std::optional<Solver<T>> solver;
+    {
+        nb::gil_scoped_release release;
+        solver.emplace(matrix, tolerance, threads);
+        solver->solve(warm);
+    }
+    const Counters &counters = solver->counters();
+    nb::dict counted;
+    counted["kept"] = counters.kept;
+    counted["bids"] = counters.bids;
+    counted["paths"] = counters.paths;
+    counted["path_steps"] = counters.path_steps;
+    counted["row_reads"] = counters.row_reads;
+    return nb::make_tuple(to_numpy(solver->permutation()), to_numpy(solver->u()), to_numpy(solver->v()),
+                          solver->exact(), counted);
+}
+
+template <class T> nb::object py_greedy(const Matrix<T> &cost, const Integers &order) {
+    const CostMatrix<T> matrix = checked<T>(cost);
+    check_length(order, matrix.rows, "order");
+    std::vector<char> seen(matrix.rows, 0);
+    for (int64_t k = 0; k < matrix.rows; ++k) {
+        const int64_t i = order.data()[k];
+        if (i < 0 || i >= matrix.rows || seen[i]) {
+            throw std::invalid_argument("order must hold each row once, got " + std::to_string(i) + " at " +
+                                        std::to_string(k));
+        }
+        seen[i] = 1;
+    }
+    std::vector<int64_t> columns(matrix.rows);
+    {
+        nb::gil_scoped_release release;
+        greedy(matrix, order.data(), columns.data());
+    }
+    return to_numpy(std::move(columns));
+}
+
+template <class T> nb::object py_row_order(const Matrix<T> &cost, const std::string &kind) {
+    const CostMatrix<T> matrix = checked<T>(cost);
+    if (kind != "cheapest" && kind != "regret") {
+        throw std::invalid_argument("kind must be cheapest or regret, got " + kind);
+    }
+    std::vector<int64_t> order(matrix.rows);
+    std::iota(order.begin(), order.end(), 0);
+    if (matrix.rows > 0 && matrix.columns > 1) {
+        nb::gil_scoped_release release;
+        std::vector<double> key(matrix.rows), zero(matrix.columns, 0.0), minima(group_count(matrix.columns));
+        for (int64_t i = 0; i < matrix.rows; ++i) {
+            group_minima(matrix.row(i), zero.data(), matrix.columns, minima.data());
+            const TwoSmallest best = two_smallest(matrix.row(i), zero.data(), matrix.columns, minima.data());
+            key[i] = kind == "cheapest" ? best.first : best.first - best.second;
+            // A row of NaN and infinity has no regret; NaN would not sort.
+            if (std::isnan(key[i])) key[i] = 0.0;
+        }
+        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return key[a] < key[b]; });
+    }
+    return to_numpy(std::move(order));
+}
+
+constexpr char kAssignDoc[] =
+    "(permutation, u, v, exact, counters) of an assignment of the rows of cost (n, m), n <= m, at least total cost.\n\n"
+    "u_i = min_j (C_ij - v_j); v <= 0, and v_j = 0 for columns without a row where n < m. column_duals (v) and\n"
+    "permutation of an earlier, similar problem save time; no values of theirs change the cost of the result. (Where\n"
+    "n < m the column duals are not used.) Not exact is only a result on costs that are alike up to about tolerance,\n"
+    "relative to their size; the mean gap is then at most about tolerance times the mean cost.";
+
+constexpr char kGreedyDoc[] =
+    "Columns (n,): row after row in the given order takes its cheapest free column, the lowest of equals.";
+
+constexpr char kRowOrderDoc[] =
+    "Rows in ascending order of their smallest cost (kind cheapest), or in descending order of the difference between\n"
+    "their two smallest costs (kind regret); the lower row first among equals.";
+
+template <class T> void bind_for(nb::module_ &module) {
+    using namespace nb::literals;
+    module.def("assign", &py_assign<T>, "cost"_a.noconvert(), "column_duals"_a = nb::none(),
+               "permutation"_a = nb::none(), "tolerance"_a = 1e-7, "threads"_a = 1, kAssignDoc);
+    module.def("greedy", &py_greedy<T>, "cost"_a.noconvert(), "order"_a, kGreedyDoc);
+    module.def("row_order", &py_row_order<T>, "cost"_a.noconvert(), "kind"_a, kRowOrderDoc);
+}
+
+}  // namespace
+}  // namespace neurosql
+
+void bind_assignment(nb::module_ &module) {
+    neurosql::bind_for<float>(module);
+    neurosql::bind_for<double>(module);
+}

@@ -1,0 +1,282 @@
+// pairwise and pairwise_pairs: checks the arguments, chooses the instruction set and shares the work among threads.
+#include "pairwise.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "parallel.h"
+
+namespace nb = nanobind;
+
+namespace neurosql {
+namespace {
+
+using Images = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+using Window = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Indices = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Costs = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Positions times pairs below which starting threads costs more than it saves.
+constexpr double WORTH_THREADS = 2e6;
+
+// Parts for each thread, so that none waits long for the last one, unless they would be smaller than this.
+constexpr int64_t PARTS_A_THREAD = 4;
+constexpr int64_t SMALL_BLOCK = 192;
+
+// Compiled in and supported by this processor, the simplest first.
+std::vector<const Kernel *> supported_kernels() {
+    std::vector<const Kernel *> kernels{&baseline::kernel};
+#ifdef NEUROSQL_HAS_avx2
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(&avx2::kernel);
+#endif
+#ifdef NEUROSQL_HAS_avx512
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+        kernels.push_back(&avx512::kernel);
+#endif
+    return kernels;
+}
+
+// The last supported one, or the one that the environment names; looked up at each call.
+const Kernel &chosen_kernel() {
+    const auto kernels = supported_kernels();
+    const char *wanted = std::getenv("NEUROSQL_ISA");
+    if (wanted == nullptr || *wanted == 0) return *kernels.back();
+    std::string names;
+    for (const Kernel *kernel : kernels) {
+        if (std::string(wanted) == kernel->name) return *kernel;
+        names += (names.empty() ? "" : ", ") + std::string(kernel->name);
+    }
+    throw nb::value_error(("NEUROSQL_ISA must be one of " + names + ", got '" + wanted + "'").c_str());
+}
+
+void require(bool condition, const std::string &message) {
+    if (!condition) throw nb::value_error(message.c_str());
+}
+
+std::string shape_of(const Images &images) {
+    std::string text = "(";
+    for (size_t axis = 0; axis < images.ndim(); ++axis)
+        text += (axis ? ", " : "") + std::to_string(images.shape(axis));
+    return text + ")";
+}
+
+void set_window(Pairwise &problem, const Window &taps) {
+    const auto size = static_cast<int>(std::min<size_t>(taps.shape(0), MAX_WINDOW + 1));
+    require(size % 2 == 1 && size <= MAX_WINDOW,
+            "taps must be an odd number of at most 11, got " + std::to_string(taps.shape(0)));
+    double total = 0;
+    for (int k = 0; k < size; ++k) {
+        problem.taps[k] = taps.data()[k];
+        total += problem.taps[k];
+        require(taps.data()[k] == taps.data()[size - 1 - k], "taps must be symmetric");
+    }
+    require(std::abs(total - 1) < 1e-3, "taps must have the sum 1, got " + std::to_string(total));
+}
+
+Axis axis_of(int64_t length, int window, int64_t stride) {
+    require(length >= window, "each spatial axis must have at least the window's " + std::to_string(window) +
+                                  " pixels, got " + std::to_string(length));
+    return {length, window, stride, (length - window) / stride + 1};
+}
+
+Pairwise make_problem(const Images &x, const Images &y, const Window &taps, double a, double b, int64_t stride) {
+    require(x.ndim() >= 3 && x.ndim() <= 5,
+            "images must be (n, channels, *spatial) with 1 to 3 spatial axes, got " + shape_of(x));
+    require(y.ndim() == x.ndim(), "images must have one shape, got " + shape_of(x) + " and " + shape_of(y));
+    for (size_t axis = 1; axis < x.ndim(); ++axis)
+        require(x.shape(axis) == y.shape(axis),
+                "images must have one shape, got " + shape_of(x) + " and " + shape_of(y));
+    require(x.shape(1) > 0, "images must have a channel, got " + shape_of(x));
+    require(stride >= 1, "stride must be at least 1, got " + std::to_string(stride));
+    require(std::isfinite(a) && std::isfinite(b), "a and b must be finite");
+
+    Pairwise problem{};
+    problem.x = x.data();
+    problem.y = y.data();
+    problem.n = static_cast<int64_t>(x.shape(0));
+    problem.m = static_cast<int64_t>(y.shape(0));
+    problem.channels = static_cast<int64_t>(x.shape(1));
+    set_window(problem, taps);
+    const auto window = static_cast<int>(taps.shape(0));
+    Axis *axes[] = {&problem.width, &problem.height, &problem.depth};
+    for (size_t axis = 0; axis + 2 < x.ndim(); ++axis)
+        *axes[axis] = axis_of(static_cast<int64_t>(x.shape(x.ndim() - 1 - axis)), window, stride);
+    problem.ssim_weight = a;
+    problem.l1_weight = b;
+    return problem;
+}
+
+int useful_threads(const Pairwise &problem, double pairs, int threads) {
+    require(threads >= 1, "threads must be at least 1, got " + std::to_string(threads));
+    return pairs * static_cast<double>(problem.positions()) < WORTH_THREADS ? 1 : threads;
+}
+
+// Memory at a 64-byte boundary, for one part of the work.
+class Scratch {
+  public:
+    explicit Scratch(int64_t bytes) : memory_(new (std::nothrow) char[static_cast<size_t>(bytes) + 63]) {}
+    void *get() const {
+        const auto address = reinterpret_cast<uintptr_t>(memory_.get());
+        return address == 0 ? nullptr : reinterpret_cast<void *>((address + 63) & ~uintptr_t{63});
+    }
+
+  private:
+    std::unique_ptr<char[]> memory_;
+};
+
+// body(part, scratch) for each part, in threads. An exception must not leave a thread: memory is asked for here.
+template <class Body> void parallel_with_scratch(int64_t parts, int threads, int64_t bytes, Body body) {
+    std::atomic<bool> failed{false};
+    parallel_parts(parts, threads, [&](int64_t part) {
+        const Scratch scratch(bytes);
+        if (scratch.get() == nullptr) {
+            failed = true;
+            return;
+        }
+        body(part, scratch.get());
+    });
+    if (failed) throw std::bad_alloc();
+}
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct Blocks {
+    int64_t rows, columns;  // of one block
+};
+
+// Blocks of the matrix, enough of them for the threads but no more: each prepares its rows and columns anew.
+Blocks choose_blocks(const Kernel &kernel, const Pairwise &problem, int threads) {
+    Blocks blocks{std::min(kernel.block_rows(problem), problem.n), divide_up(problem.m, kernel.lanes) * kernel.lanes};
+    const auto parts = [&] { return divide_up(problem.n, blocks.rows) * divide_up(problem.m, blocks.columns); };
+    while (threads > 1 && parts() < PARTS_A_THREAD * threads) {
+        const int64_t longer = std::max(blocks.rows, blocks.columns);
+        if (longer <= kernel.lanes || (longer <= SMALL_BLOCK && parts() >= threads)) break;
+        int64_t &side = blocks.rows > blocks.columns ? blocks.rows : blocks.columns;
+        side = divide_up(divide_up(side, 2), kernel.lanes) * kernel.lanes;
+    }
+    return blocks;
+}
+
+void run_matrix(const Kernel &kernel, const Pairwise &problem, float *out, int threads) {
+    const auto [rows, columns] = choose_blocks(kernel, problem, threads);
+    const int64_t down = divide_up(problem.n, rows), across = divide_up(problem.m, columns);
+    const auto work = [&, rows = rows, columns = columns](int64_t part, void *scratch) {
+        const int64_t row = part / across * rows, column = part % across * columns;
+        kernel.block(problem, row, std::min(row + rows, problem.n), column, std::min(column + columns, problem.m), out,
+                     scratch);
+    };
+    parallel_with_scratch(down * across, threads, kernel.block_scratch(problem, rows), work);
+}
+
+// The pairs in the order of their rows, so that neighbours share the real image.
+std::vector<int64_t> by_row(const int64_t *rows, int64_t count) {
+    std::vector<int64_t> order(static_cast<size_t>(count));
+    std::iota(order.begin(), order.end(), int64_t{0});
+    if (!std::is_sorted(rows, rows + count))
+        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return rows[a] < rows[b]; });
+    return order;
+}
+
+void run_pairs(const Kernel &kernel, const Pairwise &problem, const int64_t *rows, const int64_t *columns,
+               int64_t count, float *out, int threads) {
+    constexpr int64_t GROUPS_A_PART = 8, IMAGES_A_PART = 64;
+    const auto order = by_row(rows, count);
+    const int64_t some = GROUPS_A_PART * kernel.lanes, bytes = kernel.pairs_scratch(problem);
+    const int64_t pair_parts = divide_up(count, some);
+    parallel_parts(pair_parts, threads, [&](int64_t part) {
+        kernel.pairs_l1(problem, rows, columns, order.data(), part * some, std::min((part + 1) * some, count), out);
+    });
+    if (problem.ssim_weight == 0) return;
+    const std::unique_ptr<float[]> x(new float[static_cast<size_t>(problem.n * kernel.x_record(problem))]);
+    const std::unique_ptr<float[]> y(new float[static_cast<size_t>(problem.m * kernel.y_record(problem))]);
+    const int64_t x_parts = divide_up(problem.n, IMAGES_A_PART), y_parts = divide_up(problem.m, IMAGES_A_PART);
+    for (int64_t tile = 0; tile < kernel.tiles(problem); ++tile) {
+        parallel_with_scratch(x_parts + y_parts, threads, bytes, [&](int64_t part, void *scratch) {
+            if (part < x_parts) {
+                const int64_t first = part * IMAGES_A_PART;
+                kernel.x_records(problem, tile, first, std::min(first + IMAGES_A_PART, problem.n), x.get(), scratch);
+            } else {
+                const int64_t first = (part - x_parts) * IMAGES_A_PART;
+                kernel.y_records(problem, tile, first, std::min(first + IMAGES_A_PART, problem.m), y.get(), scratch);
+            }
+        });
+        parallel_with_scratch(pair_parts, threads, bytes, [&](int64_t part, void *scratch) {
+            kernel.pairs_tile(problem, tile, x.get(), y.get(), rows, columns, order.data(), part * some,
+                              std::min((part + 1) * some, count), out, scratch);
+        });
+    }
+}
+
+void pairwise(const Images &x, const Images &y, const Window &taps, double a, double b, const Matrix &out,
+              int64_t stride, int threads) {
+    const Pairwise problem = make_problem(x, y, taps, a, b, stride);
+    require(out.shape(0) == x.shape(0) && out.shape(1) == y.shape(0),
+            "out must be (" + std::to_string(problem.n) + ", " + std::to_string(problem.m) + "), got (" +
+                std::to_string(out.shape(0)) + ", " + std::to_string(out.shape(1)) + ")");
+    const Kernel &kernel = chosen_kernel();
+    threads = useful_threads(problem, static_cast<double>(problem.n) * static_cast<double>(problem.m), threads);
+    if (problem.n == 0 || problem.m == 0) return;
+    const nb::gil_scoped_release release;
+    run_matrix(kernel, problem, out.data(), threads);
+}
+
+void require_indices(const Indices &indices, int64_t end, const char *name) {
+    for (size_t p = 0; p < indices.shape(0); ++p) {
+        const int64_t index = indices.data()[p];
+        require(index >= 0 && index < end, std::string(name) + " must be in [0, " + std::to_string(end) + "), got " +
+                                               std::to_string(index) + " at " + std::to_string(p));
+    }
+}
+
+void pairwise_pairs(const Images &x, const Images &y, const Indices &rows, const Indices &columns, const Window &taps,
+                    double a, double b, const Costs &out, int threads) {
+    const Pairwise problem = make_problem(x, y, taps, a, b, 1);
+    const size_t count = rows.shape(0);
+    require(columns.shape(0) == count && out.shape(0) == count,
+            "rows, columns and out must have one length, got " + std::to_string(count) + ", " +
+                std::to_string(columns.shape(0)) + " and " + std::to_string(out.shape(0)));
+    require_indices(rows, problem.n, "rows");
+    require_indices(columns, problem.m, "columns");
+    const Kernel &kernel = chosen_kernel();
+    threads = useful_threads(problem, static_cast<double>(count), threads);
+    if (count == 0) return;
+    const nb::gil_scoped_release release;
+    run_pairs(kernel, problem, rows.data(), columns.data(), static_cast<int64_t>(count), out.data(), threads);
+}
+
+nb::list instruction_sets() {
+    nb::list names;
+    for (const Kernel *kernel : supported_kernels()) names.append(kernel->name);
+    return names;
+}
+
+}  // namespace
+}  // namespace neurosql
+
+void bind_pairwise(nb::module_ &module) {
+    using namespace nb::literals;
+    module.def("pairwise", &neurosql::pairwise, "x"_a.noconvert(), "y"_a.noconvert(), "taps"_a.noconvert(), "a"_a,
+               "b"_a, "out"_a.noconvert(), "stride"_a = 1, "threads"_a = 1,
+               "out[i, k] = a (1 - SSIM(x_i, y_k)) + b mean|x_i - y_k| for x (n, c, *spatial), y (m, c, *spatial).\n\n"
+               "SSIM uses the window `taps` along each spatial axis, at positions 0, stride, 2 stride, ... that lie "
+               "inside the image.");
+    module.def("pairwise_pairs", &neurosql::pairwise_pairs, "x"_a.noconvert(), "y"_a.noconvert(),
+               "rows"_a.noconvert(), "columns"_a.noconvert(), "taps"_a.noconvert(), "a"_a, "b"_a, "out"_a.noconvert(),
+               "threads"_a = 1, "out[p] = the entry of `pairwise` at (rows[p], columns[p]).");
+    module.def(
+        "instruction_set", [] { return neurosql::chosen_kernel().name; },
+        "The instruction set in use: the best supported one, or the one that NEUROSQL_ISA names at each call.");
+    module.def("instruction_sets", &neurosql::instruction_sets, "The instruction sets compiled in and supported here.");
+}

@@ -1,0 +1,76 @@
+// What pairwise.cpp (arguments, threads, choice of the instruction set) and pairwise_kernel.cpp (the work) share.
+#pragma once
+
+#include <cstdint>
+
+namespace neurosql {
+
+constexpr int MAX_WINDOW = 11;
+
+// One spatial axis: its length, the window's taps along it, the stride of the windows and how many there are. An axis
+// that the images do not have is of length 1 with one tap.
+struct Axis {
+    int64_t length = 1;
+    int window = 1;
+    int64_t stride = 1;
+    int64_t positions = 1;
+};
+
+// C[i, k] = ssim_weight (1 - SSIM(x_i, y_k)) + l1_weight mean|x_i - y_k|.
+struct Pairwise {
+    const float *x, *y;  // (n, channels, depth, height, width) and (m, ...)
+    int64_t n, m, channels;
+    Axis depth, height, width;
+    float taps[MAX_WINDOW];  // of every axis whose window is more than one tap
+    double ssim_weight, l1_weight;
+
+    int64_t plane() const { return depth.length * height.length * width.length; }
+    int64_t pixels() const { return channels * plane(); }
+    int64_t positions() const { return channels * depth.positions * height.positions * width.positions; }
+};
+
+// What one instruction set offers. Images are worked on in tiles: a tile is a strip of columns of one channel, and a
+// record is one image's part of a tile with its statistics, as floats.
+//
+// Scratch memory is given by the caller, aligned to 64 bytes; nothing here allocates.
+struct Kernel {
+    const char *name;
+    int lanes;
+
+    // How many real images one call of block() should take at most, so that their records stay in the cache.
+    int64_t (*block_rows)(const Pairwise &);
+    int64_t (*block_scratch)(const Pairwise &, int64_t rows);
+    // out[i, k], out of shape (n, m), for i in [first_row, last_row) and k in [first_column, last_column).
+    void (*block)(const Pairwise &, int64_t first_row, int64_t last_row, int64_t first_column, int64_t last_column,
+                  float *out, void *scratch);
+
+    // Chosen pairs: records of all images for one tile, then the pairs' share of that tile.
+    int64_t (*tiles)(const Pairwise &);
+    int64_t (*x_record)(const Pairwise &);  // floats
+    int64_t (*y_record)(const Pairwise &);
+    int64_t (*pairs_scratch)(const Pairwise &);
+    void (*x_records)(const Pairwise &, int64_t tile, int64_t first, int64_t last, float *records, void *scratch);
+    void (*y_records)(const Pairwise &, int64_t tile, int64_t first, int64_t last, float *records, void *scratch);
+    void (*pairs_l1)(const Pairwise &, const int64_t *rows, const int64_t *columns, const int64_t *order, int64_t first,
+                     int64_t last, float *out);
+    // out[p] += this tile's share of pair p, for p = order[first..last).
+    void (*pairs_tile)(const Pairwise &, int64_t tile, const float *x_records, const float *y_records,
+                       const int64_t *rows, const int64_t *columns, const int64_t *order, int64_t first, int64_t last,
+                       float *out, void *scratch);
+};
+
+namespace baseline {
+extern const Kernel kernel;
+}
+#ifdef NEUROSQL_HAS_avx2
+namespace avx2 {
+extern const Kernel kernel;
+}
+#endif
+#ifdef NEUROSQL_HAS_avx512
+namespace avx512 {
+extern const Kernel kernel;
+}
+#endif
+
+}  // namespace neurosql

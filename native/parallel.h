@@ -1,0 +1,30 @@
+// Threads for one call: started and joined inside it, so that forking and other thread pools are not disturbed.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace neurosql {
+
+// Calls body(part) for part = 0..parts-1, at most `threads` of them at a time, each part once.
+template <class Body> void parallel_parts(int64_t parts, int threads, Body body) {
+    if (threads < 2 || parts < 2) {
+        for (int64_t part = 0; part < parts; ++part) body(part);
+        return;
+    }
+    std::atomic<int64_t> next{0};
+    auto work = [&] {
+        for (int64_t part = next++; part < parts; part = next++) body(part);
+    };
+    std::vector<std::thread> others;
+    const int64_t wanted = threads < parts ? threads : parts;
+    others.reserve(static_cast<size_t>(wanted - 1));
+    for (int64_t i = 1; i < wanted; ++i) others.emplace_back(work);
+    work();
+    for (auto &other : others) other.join();
+}
+
+}  // namespace neurosql

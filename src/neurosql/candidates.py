@@ -1,0 +1,482 @@
+r"""The assignment of many images, where a matrix of all n² costs would not fit: only promising pairs are looked at.
+
+1. Each image proposes the k lattice rows whose images are nearest, and each lattice row the k nearest images, by the
+   squared distance d² of a few principal components. The union of the proposals is a sparse graph.
+2. The cost l is computed for the pairs of the graph and nowhere else.
+3. An auction assigns the rows along the graph, with dual variables u and v (see assign.py). A row may stay without a
+   column, at the cost of the dearest pair that was seen.
+4. In an optimum each row has the column with the smallest l(x_i, y_j) - v_j. With l ≈ a_i + b d², the slope b fitted to
+   the costs so far, the search of step 1 is made once more with the scores
+
+       b d²_ij - u_i - v_j
+
+   and finds pairs that the prices make attractive. They join the graph, and it is assigned anew from the beginning.
+5. Rows that have no column yet share the free columns by dense assignments.
+
+Time is O(n² dims) for the searches, with a small constant; memory is O(n (k + dims)) besides the images. Nothing
+certifies the result, as most costs are never computed; but for a sample of rows all costs are, and with them the
+distance from the optimum is estimated.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+from torch import Tensor
+
+from neurosql import assign, engine
+from neurosql.cost import Cost
+from neurosql.errors import InputError
+
+__all__ = ["CandidateAssignment", "Matching", "Pairs", "match", "neighbours", "solve"]
+
+DEFAULT_K = 64
+DEFAULT_DIMS = 64
+DEFAULT_SAMPLE = 128
+
+# Above this share of rows without a column the nearest neighbours are taken to be hubs: few images, near to all others.
+HUBS = 0.2
+# Rounds of search after the first: one as a rule, more while more than this share of the rows has no column.
+FEW = 0.01
+MOST_SEARCHES = 3
+
+# Relative to the mean cost. The last one bounds the distance from the graph's optimum.
+_EPSILONS = (0.05, 0.005, 5e-4, 5e-5)
+_MOST_BIDS = 2000  # a row
+# A block of scores: small enough for the outer cache, large enough for the matrix product.
+_HEIGHT, _WIDTH = 1024, 4096
+_FIT_ROWS = 8192
+_DENSE_ROWS = 2000
+
+
+class Pairs(NamedTuple):
+    """A sparse set of pairs of n rows and m columns, by rows: row i has columns indices[indptr[i] : indptr[i + 1]]."""
+
+    indptr: np.ndarray
+    """(n + 1,) int64."""
+    indices: np.ndarray
+    """(number of pairs,) int32, ascending within a row."""
+    columns: int
+    """m."""
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(number of pairs,) int64: the row of each pair."""
+        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+
+    @property
+    def keys(self) -> np.ndarray:
+        """(number of pairs,) int64, ascending: row * m + column."""
+        return self.rows * self.columns + self.indices
+
+    @classmethod
+    def from_keys(cls, keys: np.ndarray, rows: int, columns: int) -> Pairs:
+        """The pairs with these ascending keys."""
+        i, j = np.divmod(keys, max(1, columns))
+        indptr = np.searchsorted(i, np.arange(rows + 1)).astype(np.int64)
+        return cls(indptr, j.astype(np.int32), columns)
+
+
+class Matching(NamedTuple):
+    """A partial assignment along the pairs of a graph, and its dual variables."""
+
+    columns: np.ndarray
+    """(n,) int64: the column of each row, -1 for a row without one."""
+    row_duals: np.ndarray
+    """(n,) float64, u_i = min(outside, min over the row's pairs of C[i, j] - v_j)."""
+    column_duals: np.ndarray
+    """(m,) float64, v: never positive, and zero for columns without a row."""
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateAssignment:
+    """A permutation π that is good but not certified, and an estimate of how good."""
+
+    permutation: Tensor
+    """(n,) int64 on the CPU: entry i is π(i), the lattice row of image i."""
+
+    cost: float
+    """1/n Σ_i l(x_i, y_π(i)), summed in float64."""
+
+    row_duals: Tensor
+    """(n,) float64, u: u_i + v_j <= l(x_i, y_j) for the pairs of the graph only."""
+
+    column_duals: Tensor
+    """(n,) float64, v: never positive."""
+
+    pairs: int
+    """Pairs of the graph: costs computed, besides those of completed rows and of the sample."""
+
+    completed: int
+    """Rows that found no column in the graph and were assigned among the columns left over."""
+
+    searches: int
+    """Searches for pairs, the first one included."""
+
+    hubs: bool
+    """Whether more than a fifth of the rows had no column after the first search: a few images were near to all
+    others, as those of an untrained generator are. The result is then much less sure."""
+
+    gap_estimate: float
+    """Estimated upper bound on the distance of `cost` from the optimal mean cost. For any v,
+
+        1/n Σ_i min_j (l(x_i, y_j) - v_j) + 1/n Σ_j v_j
+
+    is at most the optimum. The minima are known over the graph; how far they fall with all columns is known for a
+    sample of rows, and estimated by its mean. No certificate."""
+
+    gap_error: float
+    """Standard error of `gap_estimate`; nan where the sample has fewer than two rows."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Where the time went: sample, components, search, costs, match and complete."""
+
+    exact: bool = False
+    """Never: see `gap_estimate`."""
+
+    @property
+    def relative_gap_estimate(self) -> float:
+        """gap_estimate / |cost - gap_estimate|: relative to the estimated lower bound."""
+        if self.gap_estimate == 0.0:
+            return 0.0
+        bound = abs(self.cost - self.gap_estimate)
+        return self.gap_estimate / bound if bound else math.inf
+
+
+def solve(
+    cost: Cost, x: Tensor, y: Tensor, k: int = DEFAULT_K, dims: int = DEFAULT_DIMS, sample: int = DEFAULT_SAMPLE
+) -> CandidateAssignment:
+    """Assign each image to a lattice row of its own, at about the least
+
+        1/n Σ_i l(x_i, y_π(i))
+
+    where l is `cost`, x (n, ...) are the images and y (n, ...) the generated images of the lattice rows, of one shape.
+    `k` neighbours a row and a column are looked at first, by the distance of `dims` principal components, and as many
+    by the prices of the first assignment; then again, up to three times, while more than a hundredth of the rows has
+    no column. `sample` rows, evenly spread, serve to estimate the gap.
+    """
+    _check(x, y, k, dims)
+    if len(x) != len(y):
+        raise InputError(f"there must be as many images as lattice rows, got {len(x)} and {len(y)}")
+    if sample < 1:
+        raise InputError(f"sample must be at least 1, got {sample}")
+    n = len(x)
+    if n == 0:
+        none = torch.empty(0, dtype=torch.float64)
+        return CandidateAssignment(none.long(), 0.0, none, none, 0, 0, 0, False, 0.0, 0.0)
+    seconds: dict[str, float] = {}
+    with _clock(seconds, "sample"):
+        chosen = torch.arange(0, n, max(1, n // sample))[:sample]
+        sampled = _finite(cost.matrix(x[chosen.to(x.device)], y))
+    with _clock(seconds, "components"):
+        a, b = _components(x, y, dims)
+    with _clock(seconds, "search"):
+        pairs = _search(a, b, k)
+    with _clock(seconds, "costs"):
+        costs = _costs(cost, x, y, pairs)
+    outside = max(float(costs.max()), float(sampled.max()))
+    with _clock(seconds, "match"):
+        matching = match(pairs, costs, outside)
+    first = without = float((matching.columns < 0).mean())
+    searches = 1
+    while searches == 1 or (without > FEW and searches <= MOST_SEARCHES):
+        with _clock(seconds, "search"):
+            slope = _slope(a, b, pairs, costs)
+            found = _search(a, b, k, slope, matching.row_duals, matching.column_duals)
+        with _clock(seconds, "costs"):
+            pairs, costs = _join(pairs, costs, found, cost, x, y)
+        with _clock(seconds, "match"):
+            matching = match(pairs, costs, outside)
+        without = float((matching.columns < 0).mean())
+        searches += 1
+    with _clock(seconds, "complete"):
+        permutation, completed = _complete(matching.columns, a, b, cost, x, y)
+        matched = cost.pairs(x, y, torch.arange(n, device=x.device), torch.from_numpy(permutation).to(x.device))
+    mean = float(matched.double().mean())
+    gap, error = _estimate(mean, matching, chosen.numpy(), sampled)
+    return CandidateAssignment(
+        permutation=torch.from_numpy(permutation),
+        cost=mean,
+        row_duals=torch.from_numpy(matching.row_duals),
+        column_duals=torch.from_numpy(matching.column_duals),
+        pairs=len(pairs.indices),
+        completed=completed,
+        searches=searches,
+        hubs=first > HUBS,
+        gap_estimate=gap,
+        gap_error=error,
+        seconds=seconds,
+    )
+
+
+def neighbours(x: Tensor, y: Tensor, k: int = DEFAULT_K, dims: int = DEFAULT_DIMS) -> Pairs:
+    """Pairs (i, j) where y_j is among the k nearest to x_i, or x_i among the k nearest to y_j: at most (n + m) k.
+
+    x is (n, ...) and y is (m, ...), of one shape. Near is measured by the squared Euclidean distance of the `dims`
+    first principal components of both sets together; of the flattened images themselves if they have no more values.
+    """
+    _check(x, y, k, dims)
+    return _search(*_components(x, y, dims), k)
+
+
+def match(pairs: Pairs, costs: np.ndarray, outside: float, epsilon: float | None = None) -> Matching:
+    """Assign rows to columns along `pairs`, or leave them without one at the cost `outside`:
+
+        min over partial assignments π   Σ_matched C[i, π(i)] + outside * (number of rows without a column)
+
+    `costs`, (number of pairs,) float32, are the C of the pairs. The total is at most n epsilon above the optimum, by
+    default 5e-5 of the mean cost a row; exactly optimal, and much slower, without the compiled extension. A graph
+    on which the auction does not end in reasonable time leaves more rows without a column than it has to.
+    """
+    costs = np.ascontiguousarray(costs, dtype=np.float32)
+    n, m = len(pairs.indptr) - 1, pairs.columns
+    if costs.shape != pairs.indices.shape:
+        raise InputError(f"there must be a cost for each of the {len(pairs.indices)} pairs, got {costs.shape}")
+    if n < 0 or pairs.indptr[0] != 0 or pairs.indptr[-1] != len(costs) or (np.diff(pairs.indptr) < 0).any():
+        raise InputError("indptr must rise from 0 to the number of pairs")
+    if len(costs) and not 0 <= pairs.indices.min() <= pairs.indices.max() < m:
+        raise InputError(f"indices must be in [0, {m}), got {pairs.indices.min()} to {pairs.indices.max()}")
+    if not math.isfinite(outside) or not np.isfinite(costs).all():
+        raise InputError("costs and outside must be finite")
+    scale = float(np.abs(costs).mean(dtype=np.float64)) if len(costs) else 0.0
+    epsilons = np.array(_EPSILONS) * (scale or 1.0)
+    if epsilon is not None:
+        if not (epsilon > 0 and math.isfinite(epsilon)):
+            raise InputError(f"epsilon must be positive, got {epsilon}")
+        epsilons = np.append(epsilons[epsilons > epsilon], epsilon)
+    native = engine.native()
+    if native is None:
+        return _match_exactly(pairs, costs.astype(np.float64), outside)
+    indptr, indices = np.ascontiguousarray(pairs.indptr, np.int64), np.ascontiguousarray(pairs.indices, np.int32)
+    columns, u, v, _ = native.assign_sparse(indptr, indices, costs, m, epsilons, outside, _MOST_BIDS * max(n, 1))
+    return Matching(columns, u, v)
+
+
+@contextmanager
+def _clock(seconds: dict[str, float], part: str) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    seconds[part] = seconds.get(part, 0.0) + time.perf_counter() - began
+
+
+def _check(x: Tensor, y: Tensor, k: int, dims: int) -> None:
+    if x.ndim < 2 or x.shape[1:] != y.shape[1:]:
+        raise InputError(f"images must have one shape (n, ...), got {tuple(x.shape)} and {tuple(y.shape)}")
+    if math.prod(x.shape[1:]) == 0:
+        raise InputError(f"images must not be empty, got shape {tuple(x.shape[1:])}")
+    if k < 1:
+        raise InputError(f"k must be at least 1, got {k}")
+    if dims < 1:
+        raise InputError(f"dims must be at least 1, got {dims}")
+
+
+def _finite(costs: Tensor) -> np.ndarray:
+    values = costs.float().cpu().numpy()
+    if not np.isfinite(values).all():
+        raise InputError("every cost must be finite: the images hold nan, infinite or huge values")
+    return values
+
+
+def _costs(cost: Cost, x: Tensor, y: Tensor, pairs: Pairs) -> np.ndarray:
+    """l of the pairs, (number of pairs,) float32."""
+    rows, columns = torch.from_numpy(pairs.rows), torch.from_numpy(pairs.indices.astype(np.int64))
+    return _finite(cost.pairs(x, y, rows.to(x.device), columns.to(x.device)))
+
+
+def _join(pairs: Pairs, costs: np.ndarray, found: Pairs, cost: Cost, x: Tensor, y: Tensor) -> tuple[Pairs, np.ndarray]:
+    """`pairs` with those of `found` that are not among them, and all their costs."""
+    n, m = len(pairs.indptr) - 1, pairs.columns
+    old = pairs.keys
+    fresh = np.setdiff1d(found.keys, old, assume_unique=True)
+    keys = np.concatenate([old, fresh])
+    order = np.argsort(keys, kind="stable")
+    values = np.concatenate([costs, _costs(cost, x, y, Pairs.from_keys(fresh, n, m))])
+    return Pairs.from_keys(keys[order], n, m), values[order]
+
+
+# --- the search ---
+
+
+@torch.no_grad()
+def _components(x: Tensor, y: Tensor, dims: int) -> tuple[Tensor, Tensor]:
+    """The first principal components of both sets together: (n, dims) and (m, dims) float32.
+
+    The subspace is found by block power iteration on rows spread over both sets: it only has to be good.
+    """
+    flat_x, flat_y = x.detach().flatten(1).float(), y.detach().flatten(1).float()
+    if not (bool(flat_x.isfinite().all()) and bool(flat_y.isfinite().all())):
+        raise InputError("images must be finite")
+    width = flat_x.shape[1]
+    some = torch.cat([part[:: max(1, 2 * len(part) // _FIT_ROWS)] for part in (flat_x, flat_y)])
+    centre = some.mean(0) if len(some) else flat_x.new_zeros(width)
+    if dims >= width:
+        return flat_x - centre, flat_y - centre
+    some = some - centre
+    random = torch.Generator().manual_seed(0)
+    basis = torch.randn(width, min(width, dims + 8), generator=random).to(flat_x)
+    for _ in range(4):
+        basis = torch.linalg.qr(some.T @ (some @ basis)).Q
+    projected = some @ basis
+    # Ascending: the last ones are the largest, and the very first component comes first.
+    basis = basis @ torch.linalg.eigh(projected.T @ projected).eigenvectors[:, -dims:].flip(1)
+    return flat_x @ basis - centre @ basis, flat_y @ basis - centre @ basis
+
+
+def _search(
+    a: Tensor, b: Tensor, k: int, slope: float = 1.0, u: np.ndarray | None = None, v: np.ndarray | None = None
+) -> Pairs:
+    """Pairs with one of the k smallest slope |a_i - b_j|² - u_i - v_j of their row or of their column."""
+    n, m = len(a), len(b)
+    if n == 0 or m == 0:
+        return Pairs(np.zeros(n + 1, np.int64), np.empty(0, np.int32), m)
+
+    def terms(points: Tensor, duals: np.ndarray | None) -> Tensor:
+        squares = slope * points.square().sum(1, keepdim=True)
+        return squares if duals is None else squares - torch.from_numpy(duals).to(points).unsqueeze(1)
+
+    # The score is one inner product: <(a, |a|² - u, 1), (-2 b, 1, |b|² - v)>, with the slope where it belongs.
+    left = torch.cat([a, terms(a, u), a.new_ones(n, 1)], 1)
+    right = torch.cat([-2 * slope * b, b.new_ones(m, 1), terms(b, v)], 1)
+    native = engine.native()
+    if native is not None and a.device.type == "cpu":
+        of_rows, of_columns = _smallest_compiled(native, left, right, k)
+    else:
+        of_rows, of_columns = _smallest(left, right, k), _smallest(right, left, k)
+    by_rows = np.arange(n)[:, None] * m + of_rows
+    by_columns = of_columns.astype(np.int64) * m + np.arange(m)[:, None]
+    keys = np.concatenate([by_rows[of_rows >= 0], by_columns[of_columns >= 0]])
+    keys.sort()
+    fresh = np.ones(len(keys), dtype=bool)
+    fresh[1:] = keys[1:] != keys[:-1]
+    return Pairs.from_keys(keys[fresh], n, m)
+
+
+def _smallest_compiled(native: Any, left: Tensor, right: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of the k smallest entries of each row of left right^T, (n, k), and rows of those of each column, (m, k).
+
+    -1 stands where there are fewer. Each block of the product is looked at once, for its rows and its columns.
+    """
+    n, m = len(left), len(right)
+    # Lists for more than all entries would only take memory.
+    smallest = native.SmallestPairs(n, m, min(k, max(n, m)))
+    buffer = left.new_empty(_HEIGHT * _WIDTH)
+    for i in range(0, n, _HEIGHT):
+        for j in range(0, m, _WIDTH):
+            height, width = min(_HEIGHT, n - i), min(_WIDTH, m - j)
+            scores = buffer[: height * width].view(height, width)
+            torch.mm(left[i : i + height], right[j : j + width].T, out=scores)
+            smallest.offer(scores.numpy(), i, j, torch.get_num_threads())
+    return smallest.rows().reshape(n, -1), smallest.columns().reshape(m, -1)
+
+
+def _smallest(left: Tensor, right: Tensor, k: int) -> np.ndarray:
+    """Columns of the k smallest entries of each row of left right^T, (n, min(k, m))."""
+    k = min(k, len(right))
+    block = max(1, _HEIGHT * _WIDTH // len(right))
+    parts = [(rows @ right.T).topk(k, 1, largest=False, sorted=False).indices for rows in left.split(block)]
+    return torch.cat(parts).cpu().numpy()
+
+
+def _slope(a: Tensor, b: Tensor, pairs: Pairs, costs: np.ndarray) -> float:
+    """b of l(x_i, y_j) ≈ a_i + b |a_i - b_j|², by least squares over the pairs of rows spread over all."""
+    n = len(pairs.indptr) - 1
+    step = max(1, n // 2048)
+    degrees = np.diff(pairs.indptr)[::step]
+    starts = pairs.indptr[:-1][::step]
+    own = np.repeat(np.arange(len(degrees)), degrees)
+    at = np.arange(len(own)) - np.repeat(np.cumsum(degrees) - degrees, degrees) + np.repeat(starts, degrees)
+    rows = torch.from_numpy(own * step).to(a.device)
+    columns = torch.from_numpy(pairs.indices[at].astype(np.int64)).to(a.device)
+    distances = (a[rows] - b[columns]).square().sum(1).double().cpu().numpy()
+    values = costs[at].astype(np.float64)
+
+    def centred(z: np.ndarray) -> np.ndarray:
+        return z - (np.bincount(own, z) / np.maximum(np.bincount(own), 1))[own]
+
+    spread = float((centred(distances) ** 2).sum())
+    slope = float((centred(distances) * centred(values)).sum()) / spread if spread > 0 else 0.0
+    # Costs that do not grow with the distance: any slope is as good as another, but prices alone would name the
+    # same few columns to all rows.
+    return slope if slope > 0 else float(np.abs(values).mean() / max(distances.mean(), 1e-30))
+
+
+# --- rows without a column, and the estimate ---
+
+
+def _complete(columns: np.ndarray, a: Tensor, b: Tensor, cost: Cost, x: Tensor, y: Tensor) -> tuple[np.ndarray, int]:
+    """Columns of all rows, and the number of rows that had none.
+
+    Those share the free columns by dense assignments: one, or several of bounded size, each with rows and columns that
+    have the same place along the first principal component.
+    """
+    permutation = columns.copy()
+    rows = np.flatnonzero(columns < 0)
+    free = np.setdiff1d(np.arange(len(b)), columns[columns >= 0])
+    if len(rows) > _DENSE_ROWS:
+        rows = rows[np.argsort(a[rows, 0].cpu().numpy(), kind="stable")]
+        free = free[np.argsort(b[free, 0].cpu().numpy(), kind="stable")]
+    for first in range(0, len(rows), _DENSE_ROWS):
+        some, offered = rows[first : first + _DENSE_ROWS], free[first : first + _DENSE_ROWS]
+        matrix = cost.matrix(x[torch.from_numpy(some).to(x.device)], y[torch.from_numpy(offered).to(y.device)])
+        permutation[some] = offered[assign.solve(_finite(matrix)).permutation.numpy()]
+    return permutation, len(rows)
+
+
+def _estimate(mean: float, matching: Matching, rows: np.ndarray, costs: np.ndarray) -> tuple[float, float]:
+    """The gap estimate and its standard error, from all costs of the sampled rows, (len(rows), m)."""
+    u, v = matching.row_duals, matching.column_duals
+    falls = u[rows] - np.array([(row - v).min() for row in costs])
+    bound = u.mean() + v.mean() - falls.mean()
+    error = float(falls.std(ddof=1) / math.sqrt(len(rows))) if len(rows) > 1 else math.nan
+    return max(0.0, float(mean - bound)), error
+
+
+# --- without the compiled extension ---
+
+
+def _match_exactly(pairs: Pairs, costs: np.ndarray, outside: float) -> Matching:
+    """`match` by scipy: row i gets a column of its own, m + i, that stands for none."""
+    n, m = len(pairs.indptr) - 1, pairs.columns
+    rows = pairs.rows
+    if n == 0:
+        return Matching(np.empty(0, np.int64), np.empty(0), np.zeros(m))
+    own = np.arange(n)
+    weights = np.concatenate([costs, np.full(n, outside)])
+    # scipy takes a weight of zero for a pair that is not there; a constant in all weights changes nothing.
+    weights += 1.0 - weights.min()
+    where = (np.concatenate([rows, own]), np.concatenate([pairs.indices, m + own]))
+    columns = min_weight_full_bipartite_matching(csr_array((weights, where), shape=(n, m + n)))[1].astype(np.int64)
+    columns[columns >= m] = -1
+    v = _column_duals(pairs, rows, costs, columns, outside)
+    u = np.full(n, outside)
+    np.minimum.at(u, rows, costs - v[pairs.indices])
+    return Matching(columns, u, v)
+
+
+def _column_duals(pairs: Pairs, rows: np.ndarray, costs: np.ndarray, columns: np.ndarray, outside: float) -> np.ndarray:
+    """v of an optimal dual pair, (m,): shortest paths in the residual graph, as in assign.py, by Bellman and Ford."""
+    # value_i = C[i, π(i)] - v_π(i), or `outside`: feasibility reads v_j <= C[i, j] - value_i.
+    own = columns[rows] == pairs.indices
+    matched = np.full(len(columns), outside)
+    matched[rows[own]] = costs[own]
+    v = np.zeros(pairs.columns)
+    tolerance = 1e-12 * (np.abs(costs).max(initial=0.0) + abs(outside))
+    for _ in range(len(columns) + 1):
+        value = matched - np.where(columns >= 0, v[columns], 0.0)
+        before = v.copy()
+        np.minimum.at(v, pairs.indices, costs - value[rows])
+        if (v >= before - tolerance).all():
+            break
+    free = np.ones(pairs.columns, dtype=bool)
+    free[columns[columns >= 0]] = False
+    v[free] = 0.0
+    return v
