@@ -17,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 from matrices import digits
 from torch import Tensor
@@ -67,20 +68,20 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cost", default="ssim+l1", help="ssim+l1, ssim, l1 or l2")
     parser.add_argument("--dense", action="store_true", help="compare with the dense optimum")
-    parser.add_argument("--images", type=Path, help="file that keeps the generated images from one run to the next")
+    parser.add_argument("--images", type=Path, help=".npy that keeps the generated images from one run to the next")
     chosen = parser.parse_args()
 
     cost = Cost.named(chosen.cost)
     x = torch.from_numpy(digits(chosen.n).x)
     if chosen.images and chosen.images.exists():
-        y = torch.load(chosen.images, weights_only=True)
+        y = torch.from_numpy(np.load(chosen.images, allow_pickle=False))
     else:
         torch.set_num_threads(1)  # threads cost more than they save on a net and batches of this size
         began = time.perf_counter()
         y = generated(x, cost, chosen.steps)
         print(f"trained {chosen.steps} steps in {time.perf_counter() - began:.1f} s")
         if chosen.images:
-            torch.save(y, chosen.images)
+            np.save(chosen.images, y.numpy())
     torch.set_num_threads(chosen.threads)
     print(
         f"n {chosen.n}, {chosen.threads} threads, engine {engine.describe()}, memory so far {peak_gigabytes():.2f} GB"
