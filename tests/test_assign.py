@@ -336,3 +336,19 @@ def test_long_paths_do_not_make_the_duals_slow(monkeypatch):
     cost = squared_distances(np.random.default_rng(0), 1000, 1000, 1)
     assert_optimal(cost, solve(cost))
     assert 1000 <= read <= 50 * 1000
+
+
+def test_many_problems_at_once_are_solved_as_one_by_one():
+    random = np.random.default_rng(0)
+    costs = [random.random((n, n + 3)).astype(np.float32) for n in (1, 120, 7, 130)]
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            for cost, result in zip(costs, assign.solve_all(costs)):
+                assert result.cost == pytest.approx(assign.solve(cost).cost, abs=1e-12)
+    finally:
+        torch.set_num_threads(before)
+    assert assign.solve_all([]) == []
+    with pytest.raises(InputError, match="warm start"):
+        assign.solve_all(costs, warm=[None])

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from neurosql import NeuroSQL, data
+from neurosql.checkpoint import FORMAT
 from neurosql.cli import main
 
 QUICK = ["--generator", "mlp", "--width", "32", "--epochs", "4", "--every", "2"]
@@ -50,7 +51,7 @@ def opened(path):
 def test_train_leaves_a_whole_run_folder(trained):
     found = sorted(p.relative_to(trained).as_posix() for p in trained.rglob("*") if p.is_file())
     expected = ["checkpoints/last.safetensors", "codes.safetensors", "config.json", "history.jsonl"]
-    assert found == sorted([*expected, "model.safetensors", "report.html", "scores.json", *PICTURES])
+    assert found == sorted([*expected, "model.safetensors", "report.html", "scores.json", "used.json", *PICTURES])
     for name in PICTURES:
         assert opened(trained / name).std() > 5
     config = json.loads((trained / "config.json").read_text())
@@ -258,7 +259,7 @@ def test_a_full_disk_gets_one_sentence(small_set, tmp_path, monkeypatch, capsys)
     assert main(["train", small_set, "--out", str(out), *QUICK]) == 2
     err = capsys.readouterr().err
     assert "disk is full" in err and err.strip().count("\n") == 0
-    assert json.loads((out / "config.json").read_text())["format"] == 1
+    assert json.loads((out / "config.json").read_text())["format"] == FORMAT
     assert not [p for p in out.rglob("*") if p.name.startswith(".")]
 
 

@@ -108,7 +108,7 @@ def test_mini_batches_offer_each_code_once_an_epoch(digits, subset, conditional)
     method = build(digits[0][:90, None], labels, algorithm="mini-batch", subset=subset)
     offered = []
     assign = method._assign
-    method._assign = lambda rows, columns: (offered.append(columns), assign(rows, columns))
+    method._assign = lambda offers: (offered.extend(columns for _, columns in offers), assign(offers))
     loop = trainer(method, epochs=3, batch_size=20)
     for _ in range(3):
         offered.clear()
@@ -142,8 +142,7 @@ def test_owned_batches_never_raise_the_cost_of_the_batch(digits):
         return float(method.cost.paired(method.x[rows], images).mean())
 
     before = cost()
-    for rows_, columns in method._offers(rows):
-        method._assign(rows_, columns)
+    method._assign(method._offers(rows))
     assert cost() < before
 
 
@@ -340,3 +339,24 @@ def test_a_conditional_model_needs_labels(digits):
     with pytest.raises(InputError, match="labels"):
         NeuroSQL(conditional=True, epochs=1).fit(digits[0][:20])
     assert from_array(digits[0][:4]).labels is None
+
+
+def test_candidates_take_the_place_of_the_matrix_and_say_what_they_cost(digits):
+    x = digits[0][:120, None]
+    dense, sparse = (build(x, dtype=torch.float32, pairs=pairs, candidates=16) for pairs in ("all", "candidates"))
+    assert sorted(sparse.permutation.tolist()) == list(range(120))
+    sparse.permutation, sparse.codes = dense.permutation.clone(), dense.codes.clone()
+    for method in (dense, sparse):
+        method.reassign()
+    assert sorted(sparse.permutation.tolist()) == list(range(120))
+    costs = [method._mean_figures()["cost"] for method in (dense, sparse)]
+    assert costs[0] <= costs[1] + 1e-6 and costs[1] < 1.02 * costs[0]
+
+
+def test_candidates_are_chosen_by_the_number_of_images():
+    settings = QuantileSettings()
+    assert not settings.by_candidates(12_000) and settings.by_candidates(12_001)
+    assert not QuantileSettings(assignment="greedy").by_candidates(60_000)
+    assert not QuantileSettings(pairs="all").by_candidates(60_000)
+    with pytest.raises(InputError, match="exact"):
+        QuantileSettings(pairs="candidates", assignment="greedy").check()

@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 
 _HOME = {
     "NeuroSQL": "estimator",
+    "fit": "run",
+    "open_run": "run",
     "InputError": "errors",
     "Cost": "cost",
     "Assignment": "assign",

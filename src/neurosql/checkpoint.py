@@ -14,12 +14,13 @@ from torch import Tensor
 
 from neurosql.errors import InputError
 
-FORMAT = 1
+FORMAT = 2
 
 CONFIG = "config.json"
 MODEL = "model.safetensors"
 CODES = "codes.safetensors"
 HISTORY = "history.jsonl"
+USED = "used.json"
 CHECKPOINT = "checkpoints/last.safetensors"
 
 
@@ -49,7 +50,7 @@ class RunFolder:
 
     @classmethod
     def existing(cls, path: str | Path) -> RunFolder:
-        """The folder of a run that was written by this format or an older one."""
+        """The folder of a run that was written in this format."""
         folder = cls(path)
         if not (folder.path / CONFIG).is_file():
             raise InputError(f"{path} is not a run: it has no {CONFIG}")
@@ -58,8 +59,10 @@ class RunFolder:
             raise InputError(f"{path}/{CONFIG} does not say its format: is it a run of neurosql?")
         if found > FORMAT:
             raise InputError(
-                f"{path} was written in format {found}, this version reads up to {FORMAT}: upgrade neurosql-torch"
+                f"{path} was written in format {found}, this version reads {FORMAT}: upgrade neurosql-torch"
             )
+        if found < FORMAT:
+            raise InputError(f"{path} was written in format {found}, before the first release: train it again")
         return folder
 
     def config(self) -> dict[str, Any]:
@@ -73,6 +76,12 @@ class RunFolder:
 
     def write_config(self, config: dict[str, Any]) -> None:
         self._replace(CONFIG, json.dumps({"format": FORMAT} | config, indent=2).encode() + b"\n")
+
+    def write_json(self, name: str, value: Any) -> None:
+        self._replace(name, json.dumps(value, indent=2).encode() + b"\n")
+
+    def read_json(self, name: str) -> Any:
+        return json.loads((self.path / name).read_text("utf-8"))
 
     def has(self, name: str) -> bool:
         return (self.path / name).is_file()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import sys
-from dataclasses import dataclass, field
-from typing import Annotated, Union
+from dataclasses import dataclass, field, fields, make_dataclass
+from typing import Annotated, Any, Union
 
 import tyro
 
 from neurosql.errors import InputError
-from neurosql.settings import GeneratorSettings, QuantileSettings, Settings, TrainingSettings
+from neurosql.methods.options import NAMES
+from neurosql.presets import Budget, Preset, choices
+from neurosql.settings import GeneratorSettings, LatentSettings, Settings, TrainingSettings, section_classes
 
 STOPPED = 130
 
@@ -25,15 +27,41 @@ class Train:
     """Run folder to create; by default the next free one under runs/."""
     limit: int | None = None
     """Use at most so many images."""
+    method: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(NAMES) + "}")] = "neurosql"
+    """Learning principle; `--method NAME --help` shows the method's own settings."""
+    preset: Preset = "recommended"
+    """The method's own choices: as its friends would make them, or as in the paper."""
+    budget: Budget = "laptop"
+    """Epochs and batch: smoke (seconds), laptop (minutes on two cores) or paper."""
     generator: GeneratorSettings = field(default_factory=GeneratorSettings)
-    quantile: QuantileSettings = field(default_factory=QuantileSettings)
+    latent: LatentSettings = field(default_factory=LatentSettings)
+    own: Any = None
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
     def __call__(self) -> None:
         from neurosql import commands
 
-        settings = Settings(self.generator, self.quantile, self.training)
+        settings = Settings(self.method, self.generator, self.latent, self.own, self.training)
         commands.train(self.data, settings, self.out, self.limit)
+
+
+def train_command(arguments: list[str]) -> Any:
+    """`Train` with the settings of the method, and the defaults of the preset and budget, that the arguments name."""
+    names = {"method": "neurosql", "preset": "recommended", "budget": "laptop"}
+    for name in names:
+        for i, argument in enumerate(arguments):
+            if argument == f"--{name}" and i + 1 < len(arguments):
+                names[name] = arguments[i + 1]
+            elif argument.startswith(f"--{name}="):
+                names[name] = argument.partition("=")[2]
+    chosen = choices(**names)
+    sections = {}
+    for section, kind in section_classes(names["method"]).items():
+        own = {f.name: chosen[f.name] for f in fields(kind) if f.name in chosen}
+        sections[section] = (section, kind, field(default=kind(**own)))
+    command = make_dataclass("Train", list(sections.values()), bases=(Train,), frozen=True)
+    command.__doc__ = Train.__doc__
+    return command
 
 
 @dataclass(frozen=True)
@@ -104,14 +132,14 @@ class Info:
         commands.info(self.run)
 
 
-Command = Union[Train, Resume, Sample, Encode, Info]  # noqa: UP007
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        command = tyro.cli(
-            Command,
+        train = train_command(arguments) if arguments[:1] == ["train"] else Train
+        commands: Any = Union[train, Resume, Sample, Encode, Info]  # noqa: UP007
+        command: Any = tyro.cli(
+            commands,
             args=arguments,
             prog="neurosql",
             description="Generative modelling by quantile assignment: a generator, a lattice, an assignment.",

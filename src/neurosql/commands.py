@@ -12,7 +12,7 @@ import torch
 import neurosql
 from neurosql import data, engine
 from neurosql import run as runs
-from neurosql.checkpoint import CHECKPOINT, CODES, HISTORY, MODEL, RunFolder
+from neurosql.checkpoint import CHECKPOINT, CODES, HISTORY, MODEL, USED, RunFolder
 from neurosql.cost import ssim
 from neurosql.errors import InputError
 from neurosql.report import page, pictures
@@ -110,20 +110,25 @@ def info(path: str | None) -> None:
     config = folder.config()
     settings = runs.settings_of(config)
     records = folder.history()
-    described, network = config["data"], config["network"]
+    described = config["data"]
     print(f"run        {path} (neurosql {config['version']}, {config['created']})")
     print(f"data       {described['description']}, from {described['source']}")
-    print(
-        f"generator  {network['name']}, {config['parameters']:,} parameters, latent dimension {network['latent_dim']}"
-    )
-    conditional = ", class-conditional" if settings.generator.conditional else ""
-    print(f"prior      {settings.quantile.prior}, {described['trained']} lattice points{conditional}")
+    print(f"method     {settings.method}{', class-conditional' if settings.generator.conditional else ''}")
+    for name, network in config["networks"].items():
+        kind = f"{network['name']}, latent dimension {network['latent_dim']}, " if "name" in network else ""
+        print(f"{name:<10} {kind}{network['parameters']:,} parameters")
+    if folder.has(USED):
+        used = folder.read_json(USED)
+        print(
+            f"used       {used['steps']:,} steps, {used['images']:,} images, {used['seconds']:.0f} s, "
+            f"{used['peak_memory'] / 2**30:.2f} GiB"
+        )
     phase = folder.read_tensors(CHECKPOINT)[1] if folder.has(CHECKPOINT) else {}
     finished = not phase or (phase["phase"] == "closing" and phase["epoch"] >= phase["closing_epochs"])
     print(f"state      {'finished' if finished else 'stopped'} after {len(records)} epochs")
     if records:
         last = records[-1]
-        figures = {k: last[k] for k in ("loss", "cost", "heldout_loss", "drift") if k in last}
+        figures = {k: v for k, v in last.items() if isinstance(v, float) and k != "learning_rate"}
         print("last epoch " + ", ".join(f"{name} {value:.4f}" for name, value in figures.items()))
     if folder.has(SCORES):
         for name, score in json.loads((folder.path / SCORES).read_text("utf-8")).items():
@@ -135,7 +140,7 @@ def _finish(run: Run, images: data.ImageSet, path: Path) -> None:
     """Scores, pictures and the page of a trained run."""
     x = images.x[run.index]
     scores = {}
-    if run.data["kind"] != "vector":
+    if run.data["kind"] != "vector" and run.has_codes:
         decoded = run.method.reconstruct().cpu()
         similar = torch.cat([ssim(a, b) for a, b in zip(torch.from_numpy(x).split(256), decoded.split(256))])
         scores["ssim"] = {

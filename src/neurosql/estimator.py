@@ -16,8 +16,10 @@ from neurosql.checkpoint import RunFolder
 from neurosql.data import ImageSet
 from neurosql.data.imageset import RANK, encode_labels, from_array
 from neurosql.errors import InputError
+from neurosql.methods.neurosql import QuantileAssignment
 from neurosql.prior import Prior
 from neurosql.settings import GeneratorSettings as G
+from neurosql.settings import LatentSettings as L
 from neurosql.settings import QuantileSettings as Q
 from neurosql.settings import Settings
 from neurosql.settings import TrainingSettings as T
@@ -66,10 +68,10 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         taper: bool = G.taper,
         resnet18: str | None = G.resnet18,
         conditional: bool = G.conditional,
-        prior: str | Prior = Q.prior,
-        lattice: str | None = Q.lattice,
-        scale: float = Q.scale,
-        cost: str = Q.cost,
+        prior: str | Prior = L.prior,
+        lattice: str | None = L.lattice,
+        scale: float = L.scale,
+        cost: str = L.cost,
         start: str = Q.start,
         algorithm: str = Q.algorithm,
         subset: str = Q.subset,
@@ -83,12 +85,17 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         refresh_best: int = Q.refresh_best,
         refresh_every: int = Q.refresh_every,
         refresh_gap: float = Q.refresh_gap,
+        pairs: str = Q.pairs,
+        candidates: int = Q.candidates,
         memory: int = Q.memory,
         epochs: int = T.epochs,
         steps: int | None = T.steps,
+        seconds: float | None = T.seconds,
         batch_size: int = T.batch_size,
         optimizer: str = T.optimizer,
         learning_rate: float = T.learning_rate,
+        beta1: float = T.beta1,
+        beta2: float = T.beta2,
         schedule: str = T.schedule,
         cycle: int = T.cycle,
         weight_decay: float = T.weight_decay,
@@ -127,12 +134,17 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         self.refresh_best = refresh_best
         self.refresh_every = refresh_every
         self.refresh_gap = refresh_gap
+        self.pairs = pairs
+        self.candidates = candidates
         self.memory = memory
         self.epochs = epochs
         self.steps = steps
+        self.seconds = seconds
         self.batch_size = batch_size
         self.optimizer = optimizer
         self.learning_rate = learning_rate
+        self.beta1 = beta1
+        self.beta2 = beta2
         self.schedule = schedule
         self.cycle = cycle
         self.weight_decay = weight_decay
@@ -184,10 +196,11 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         """Samples of codes (n, latent_dim), in the layout and units that `fit` was given (images in [0, 1])."""
         fitted = self._fitted()
         codes = np.asarray(X, dtype=np.float32)
-        if codes.ndim != 2 or codes.shape[1] != fitted.method.prior.dim:
-            raise InputError(f"codes must have shape (n, {fitted.method.prior.dim}), got {codes.shape}")
+        dim = fitted.settings.generator.latent_dim
+        if codes.ndim != 2 or codes.shape[1] != dim:
+            raise InputError(f"codes must have shape (n, {dim}), got {codes.shape}")
         labels = self._labels(y, len(codes))
-        if fitted.method.generator.classes and labels is None:
+        if fitted.method.classes and labels is None:
             raise InputError("a class-conditional model needs the classes of the codes: give y")
         return fitted.like.restore(fitted.decode(codes, labels))
 
@@ -215,6 +228,8 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         """The model of a run folder, written by `save` or by `neurosql train`; `prior` if it had one of your own."""
         fitted = runs.open_run(path, device, prior)
         values = fitted.settings.flat()
+        if values.pop("method") != "neurosql":
+            raise InputError(f"{path} was trained by {fitted.settings.method}: open it with neurosql.open_run")
         values["random_state"] = values.pop("seed")
         if prior is not None:
             values["prior"] = prior
@@ -223,6 +238,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
     def _adopt(self, fitted: runs.Run, images: ImageSet | None) -> NeuroSQL:
         self.run_ = fitted
         self.input_ = fitted.data["description"]
+        assert isinstance(fitted.method, QuantileAssignment)
         self.lattice_ = fitted.method.lattice.cpu().numpy()
         self.permutation_ = fitted.method.permutation.numpy()
         self.train_index_ = fitted.index
@@ -232,7 +248,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
             self.classes_ = np.array(fitted.like.classes)
         if fitted.data["kind"] == "vector":
             self.n_features_in_ = fitted.data["shape"][0]
-        self._n_features_out = fitted.method.prior.dim
+        self._n_features_out = fitted.settings.generator.latent_dim
         self.codes_ = fitted.method.codes.cpu().numpy()
         if images is not None and len(images) > len(fitted.index):
             trained = self.codes_
@@ -248,7 +264,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         if images.shape != tuple(fitted.data["shape"]):
             raise InputError(f"samples must have shape {tuple(fitted.data['shape'])}, got {images.shape}")
         labels = self._labels(y, len(images))
-        if labels is not None and not fitted.method.generator.classes:
+        if labels is not None and not fitted.method.classes:
             labels = None
         return fitted.encode(images.x, labels, progress=bool(self.verbose))
 
@@ -273,7 +289,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
 
     def _labels(self, y: Any, n: int) -> np.ndarray | None:
         """Class numbers of labels, by the names that the model was trained with."""
-        if y is None or not self.run_.method.generator.classes:
+        if y is None or not self.run_.method.classes:
             return None
         codes, names = encode_labels(np.full(n, y) if np.ndim(y) == 0 else y, n)
         return np.array([self.run_.class_number(name) for name in names], dtype=np.int64)[codes]

@@ -11,6 +11,8 @@ called an estimate.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +20,8 @@ from torch import Tensor
 
 from neurosql import assign
 from neurosql.cost import Cost
+
+Clock = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
@@ -48,15 +52,26 @@ class PartialRefresh:
         self.measured: float | None = None
         self.changed = 1.0
 
-    def solve(self, cost: Cost, x: Tensor, y: Tensor, warm: assign.Start, memory: int) -> Pass:
-        """Assign images x to generated images y (n each); `warm` is the last pass's solution."""
+    def solve(
+        self,
+        cost: Cost,
+        x: Tensor,
+        y: Tensor,
+        warm: assign.Start,
+        memory: int,
+        clock: Clock = lambda part: nullcontext(),
+    ) -> Pass:
+        """Assign images x to generated images y (n each); `warm` is the last pass's solution.
+
+        `clock(part)` is a context that times a part: cost or assignment.
+        """
         ready = self.costs is not None and self.changed <= self.calm
         trusted = self.measured is not None and self.measured <= self.bound
         if ready and trusted and self.since_full + 1 < self.every:
-            result = self._partial(cost, x, y, warm, memory)
+            result = self._partial(cost, x, y, warm, memory, clock)
             self.since_full += 1
         else:
-            result = self._full(cost, x, y, warm, memory, measure=ready)
+            result = self._full(cost, x, y, warm, memory, clock, measure=ready)
             self.since_full = 0
         before = warm.permutation
         self.changed = 1.0 if before is None else float((result.solution.permutation != before).double().mean())
@@ -74,9 +89,13 @@ class PartialRefresh:
         self.since_full, self.measured = int(since), None if math.isnan(measured) else measured
         self.costs = tensors["costs"].clone() if "costs" in tensors else None
 
-    def _full(self, cost: Cost, x: Tensor, y: Tensor, warm: assign.Start, memory: int, measure: bool) -> Pass:
-        costs = cost.matrix(x, y, memory).cpu()
-        solution = assign.solve(costs, self.method, warm)
+    def _full(
+        self, cost: Cost, x: Tensor, y: Tensor, warm: assign.Start, memory: int, clock: Clock, measure: bool
+    ) -> Pass:
+        with clock("cost"):
+            costs = cost.matrix(x, y, memory).cpu()
+        with clock("assignment"):
+            solution = assign.solve(costs, self.method, warm)
         missed = missing = None
         if measure and self.costs is not None:
             chosen = self._chosen(self.costs, warm)
@@ -91,12 +110,14 @@ class PartialRefresh:
         self.costs = costs
         return Pass(solution, True, 1.0, missed, missing)
 
-    def _partial(self, cost: Cost, x: Tensor, y: Tensor, warm: assign.Start, memory: int) -> Pass:
+    def _partial(self, cost: Cost, x: Tensor, y: Tensor, warm: assign.Start, memory: int, clock: Clock) -> Pass:
         assert self.costs is not None
-        chosen = self._chosen(self.costs, warm)
-        rows, columns = chosen.nonzero(as_tuple=True)
-        self.costs[rows, columns] = cost.pairs(x, y, rows.to(x.device), columns.to(x.device), memory).cpu()
-        solution = assign.solve(self.costs, self.method, warm)
+        with clock("cost"):
+            chosen = self._chosen(self.costs, warm)
+            rows, columns = chosen.nonzero(as_tuple=True)
+            self.costs[rows, columns] = cost.pairs(x, y, rows.to(x.device), columns.to(x.device), memory).cpu()
+        with clock("assignment"):
+            solution = assign.solve(self.costs, self.method, warm)
         return Pass(solution, False, len(rows) / chosen.numel(), None, None)
 
     def _chosen(self, costs: Tensor, warm: assign.Start) -> Tensor:

@@ -14,14 +14,15 @@ import torch
 from torch import Tensor
 
 import neurosql
-from neurosql import generators, prior
-from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, RunFolder
-from neurosql.cost import Cost
-from neurosql.data import ImageSet
+from neurosql import methods, presets, prior
+from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, USED, RunFolder
+from neurosql.data import ImageSet, from_array
 from neurosql.errors import InputError
+from neurosql.generators import Generator
+from neurosql.methods.base import Method, Task
 from neurosql.methods.neurosql import QuantileAssignment
-from neurosql.settings import SECTIONS, Settings
-from neurosql.training import Stopped, Trainer
+from neurosql.settings import Settings
+from neurosql.training import Stopped, Trainer, Used
 
 STATISTICS = ("data.mean", "data.std")
 LARGE = 8000
@@ -35,7 +36,7 @@ class Run:
     settings: Settings
     data: dict[str, Any]
     """What the training images were: source, shape, kind, layout, classes, counts and fingerprints."""
-    method: QuantileAssignment
+    method: Method
     like: ImageSet
     """An empty set with the layout, classes and column statistics of the training images."""
     index: np.ndarray
@@ -43,6 +44,17 @@ class Run:
     labels: np.ndarray | None
     """Labels of the training images."""
     history: list[dict[str, Any]]
+    used: Used | None = None
+    """What the training took."""
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether samples have codes: GAN and diffusion have none."""
+        return self.method.has_codes
+
+    def reconstruct(self) -> np.ndarray:
+        """The model's version of each training image, (n, *shape)."""
+        return self.method.reconstruct().cpu().numpy()
 
     def sample(self, n: int, label: Any = None, seed: int | None = None) -> tuple[np.ndarray, np.ndarray | None]:
         """n new images (n, *shape) and, in the class-conditional case, their class numbers."""
@@ -57,7 +69,7 @@ class Run:
         """The number of the class of that name."""
         if label is None:
             return None
-        if not self.method.generator.classes:
+        if not self.method.classes:
             raise InputError(f"this model is not class-conditional, got label {label!r}: train it with conditional")
         if str(label) not in self.like.classes:
             raise InputError(f"no class {str(label)!r}: the model has {', '.join(self.like.classes)}")
@@ -67,7 +79,7 @@ class Run:
         self, images: np.ndarray, labels: np.ndarray | None = None, progress: bool = False
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """Codes (n, d), class numbers and losses of images (n, *shape)."""
-        device = self.method.lattice.device
+        device = self.method.device
         x = torch.from_numpy(np.ascontiguousarray(images)).to(device)
         y = None if labels is None else torch.from_numpy(labels).to(device)
         codes, found, losses = self.method.encode(x, y, progress=progress)
@@ -75,28 +87,29 @@ class Run:
 
     def decode(self, codes: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
         """Images (n, *shape) of codes (n, d)."""
-        z = torch.from_numpy(np.ascontiguousarray(codes)).to(self.method.lattice)
+        z = torch.from_numpy(np.ascontiguousarray(codes, dtype=np.float32)).to(self.method.device)
         y = None if labels is None else torch.from_numpy(labels).to(z.device)
         return self.method.decode(z, y).cpu().numpy()
 
     def save(self, folder: RunFolder) -> None:
         """Weights and codes; the settings were written when the run began."""
-        weights = dict(self.method.generator.state_dict())
+        networks = self.method.networks
+        weights = {f"{name}.{k}": v for name in networks for k, v in networks[name].state_dict().items()}
         if self.like.mean is not None and self.like.std is not None:
             weights |= dict(zip(STATISTICS, map(torch.from_numpy, (self.like.mean, self.like.std))))
         folder.write_tensors(MODEL, weights)
-        codes = {name: getattr(self.method, name) for name in ("lattice", "codes", "permutation")}
+        codes = self.method.kept()
         codes["index"] = torch.from_numpy(self.index)
         if self.labels is not None:
             codes["labels"] = torch.from_numpy(self.labels)
-        if self.method.lattice_labels is not None:
-            codes["lattice_labels"] = self.method.lattice_labels
         folder.write_tensors(CODES, codes)
+        if self.used is not None:
+            folder.write_json(USED, dataclasses.asdict(self.used))
 
     def config(self) -> dict[str, Any]:
         """What `config.json` holds besides its format."""
         return {
-            "method": "neurosql",
+            "method": self.settings.method,
             "version": neurosql.__version__,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {
@@ -105,11 +118,29 @@ class Run:
                 "numpy": np.__version__,
             },
             "threads": torch.get_num_threads(),
-            "settings": {section: dataclasses.asdict(getattr(self.settings, section)) for section in SECTIONS},
-            "network": self.method.generator.config(),
-            "parameters": self.method.generator.parameter_count,
+            "settings": self.settings.sections(),
+            "networks": {name: _network(network) for name, network in self.method.networks.items()},
             "data": self.data,
         }
+
+
+def fit(
+    X: Any,
+    y: Any = None,
+    method: str = "neurosql",
+    *,
+    preset: str = "recommended",
+    budget: str = "laptop",
+    out: str | Path | None = None,
+    progress: bool = False,
+    **settings: Any,
+) -> Run:
+    """Train a method of that name on samples (an array, a tensor or an ImageSet) and labels y.
+
+    Preset and budget are those of `neurosql train`, and `settings` are its settings by name, which win over both.
+    """
+    images = X if isinstance(X, ImageSet) else from_array(X, y)
+    return train(images, presets.settings(method, preset, budget, **settings), out, progress=progress)
 
 
 def train(
@@ -175,28 +206,9 @@ def _prepare(
     if conditional and heldout is not None and heldout.labels is not None and images.labels is not None:
         # A class without training images has no codes to validate on.
         heldout = heldout.take(np.flatnonzero(np.isin(heldout.labels, images.labels[index]))) or None
-    options: dict[str, Any] = {}
-    if settings.generator.generator == "resnet":
-        options["taper"] = settings.generator.taper
-    elif settings.generator.resnet18:
-        raise InputError(f"resnet18 weights fit the resnet generator only, got {settings.generator.generator!r}")
-    network = generators.make(
-        settings.generator.generator,
-        images.shape,
-        settings.generator.latent_dim,
-        size=settings.generator.size,
-        width=settings.generator.width,
-        classes=len(images.classes) if conditional else None,
-        seed=training.seed,
-        bounded=images.kind != "vector",
-        **options,
-    )
-    if settings.generator.resnet18:
-        from neurosql.generators.resnet import load_resnet18
-
-        load_resnet18(network, settings.generator.resnet18)
     device = _device(training.device)
-    method = _method(network.to(device), settings, law)
+    classes = len(images.classes) if conditional else None
+    method = methods.make(Task(settings, tuple(images.shape), classes, images.kind != "vector", law)).to(device)
     method.attach(*_tensors(images, index, device), training.seed)
     data = {
         "source": images.source,
@@ -245,9 +257,13 @@ def _fit(
     try:
         trainer.run()
     except Stopped:
+        run.method.finish()
+        run.used = trainer.used()
         if folder is not None:
             run.save(folder)
         raise
+    run.method.finish()
+    run.used = trainer.used()
     if folder is not None:
         save(trainer)
         run.save(folder)
@@ -264,10 +280,15 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
     try:
         data = config["data"]
         mean, std = (weights.pop(name).numpy() if name in weights else None for name in STATISTICS)
-        network = generators.make(**config["network"])
-        network.load_state_dict(weights)
-        method = _method(network.to(_device(device)).eval(), settings, law)
-        method.restore(codes)
+        classes = len(data["classes"]) if settings.generator.conditional else None
+        # The weights are at hand: those that a ResNet began with are not needed again.
+        fresh = dataclasses.replace(settings, generator=dataclasses.replace(settings.generator, resnet18=None))
+        method = methods.make(Task(fresh, tuple(data["shape"]), classes, data["kind"] != "vector", law))
+        for name, network in method.networks.items():
+            own = {k.removeprefix(f"{name}."): v for k, v in weights.items() if k.startswith(f"{name}.")}
+            network.load_state_dict(own)
+            network.eval()
+        method.to(_device(device)).restore(codes)
         like = ImageSet(
             np.empty((0, *data["shape"]), np.float32),
             classes=tuple(data["classes"]),
@@ -277,7 +298,8 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
             source=data["source"],
         )
         labels = codes["labels"].numpy() if "labels" in codes else None
-        return Run(settings, data, method, like, codes["index"].numpy(), labels, folder.history())
+        used = Used(**folder.read_json(USED)) if folder.has(USED) else None
+        return Run(settings, data, method, like, codes["index"].numpy(), labels, folder.history(), used)
     except (KeyError, TypeError, RuntimeError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
 
@@ -285,20 +307,9 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
 def settings_of(config: dict[str, Any]) -> Settings:
     """The settings in a run's config."""
     try:
-        return Settings(**{section: kind(**config["settings"][section]) for section, kind in SECTIONS.items()})
+        return Settings.from_sections(config["method"], config["settings"])
     except (KeyError, TypeError) as error:
         raise InputError(f"the run's settings can't be read: {error}") from None
-
-
-def _method(network: generators.Generator, settings: Settings, law: prior.Prior | None) -> QuantileAssignment:
-    quantile = settings.quantile
-    if law is None:
-        if quantile.prior == "custom":
-            raise InputError("the model was trained with a prior of its user's own: load it in Python and give prior=")
-        law = prior.make(quantile.prior, settings.generator.latent_dim, quantile.lattice, quantile.scale)
-    elif law.dim != settings.generator.latent_dim:
-        raise InputError(f"latent_dim is {settings.generator.latent_dim}, but the prior has dimension {law.dim}")
-    return QuantileAssignment(network, law, Cost.named(quantile.cost), quantile)
 
 
 def _tensors(images: ImageSet, index: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor | None]:
@@ -315,28 +326,36 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def distance_to_codes(run: Run, draws: int = 256) -> float:
+def _network(network: torch.nn.Module) -> dict[str, Any]:
+    """What `config.json` says of a network."""
+    described = network.config() if isinstance(network, Generator) else {}
+    return described | {"parameters": sum(p.numel() for p in network.parameters())}
+
+
+def distance_to_codes(method: QuantileAssignment, draws: int = 256) -> float:
     """Mean distance of a prior draw to the nearest lattice point, in units of the mean distance of two prior draws.
 
     Near 0 the generator is asked for what it was trained on, near 1 for what no training code is close to.
     """
     random = torch.Generator().manual_seed(0)
-    first, second = (run.method.prior.sample(draws, random) for _ in range(2))
-    lattice = run.method.lattice.cpu().double()
+    first, second = (method.prior.sample(draws, random) for _ in range(2))
+    lattice = method.lattice.cpu().double()
     return float(torch.cdist(first, lattice).amin(1).mean() / torch.cdist(first, second).mean())
 
 
-def _notes(run: Run) -> list[str]:
+def _notes(method: Method) -> list[str]:
     """What is better known before training than after it."""
+    if not isinstance(method, QuantileAssignment):
+        return []
     notes = []
-    n, dim = len(run.method.lattice), run.method.prior.dim
-    largest = max(len(rows) for rows, _ in run.method.blocks)
-    if run.settings.quantile.algorithm == "full" and largest > LARGE:
+    n, dim = len(method.lattice), method.prior.dim
+    largest = max(len(rows) for rows, _ in method.blocks)
+    if method.settings.algorithm == "full" and largest > LARGE and not any(method.sparse):
         notes.append(
             f"note       one assignment of {largest:,} images compares {largest**2:,} pairs: if that takes too long, "
-            "use the mini-batch algorithm"
+            "use --pairs candidates, or the mini-batch algorithm"
         )
-    far = distance_to_codes(run)
+    far = distance_to_codes(method)
     if far > FAR:
         notes.append(
             f"note       {n} codes leave dimension {dim} nearly empty (a prior draw is {far:.2f} of the mean distance "
@@ -346,11 +365,9 @@ def _notes(run: Run) -> list[str]:
 
 
 def _summary(run: Run, heldout: ImageSet | None) -> str:
-    network = run.method.generator
     aside = "" if heldout is None else f", {run.data['heldout']} held out"
-    lines = [
-        f"data       {run.data['description']} ({run.data['trained']} to train on{aside})",
-        f"generator  {network.name}, {network.parameter_count:,} parameters, latent dimension {network.latent_dim}",
-        f"lattice    {len(run.method.lattice)} quantiles of the {run.method.prior.name} prior",
-    ]
-    return "\n".join(lines + _notes(run))
+    lines = [f"data       {run.data['description']} ({run.data['trained']} to train on{aside})"]
+    if run.settings.method != QuantileAssignment.name:
+        lines.append(f"method     {run.settings.method}, {run.method.title}")
+    lines += [f"{name:<10} {fact}" for name, fact in run.method.facts().items()]
+    return "\n".join(lines + _notes(run.method))

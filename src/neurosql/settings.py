@@ -15,6 +15,9 @@ from neurosql.errors import InputError
 Backbone = Literal["auto", "mlp", "convnet", "resnet", "unet", "transformer"]
 CostName = Literal["auto", "ssim+l1", "ssim", "l1", "l2"]
 
+# A matrix of all pairs of so many images takes 0.6 GB.
+MANY = 12_000
+
 
 @dataclass(frozen=True)
 class GeneratorSettings:
@@ -36,13 +39,13 @@ class GeneratorSettings:
     """Class-conditional: each class gets a sublattice of its own and the generator a class embedding."""
 
     def check(self) -> None:
-        _check_choices(self)
-        _at_least(self, 1, "latent_dim", "width")
+        check_choices(self)
+        at_least(self, 1, "latent_dim", "width")
 
 
 @dataclass(frozen=True)
-class QuantileSettings:
-    """Quantile assignment: the prior and its lattice, the cost, and how codes are assigned."""
+class LatentSettings:
+    """The law of the codes and the loss between samples: the same for every method that has them."""
 
     prior: Literal["normal", "cube", "ball", "spherical", "custom"] = "normal"
     """Law of the codes: standard normal, uniform on the cube, on the ball, or with uniform radius on the ball
@@ -52,7 +55,18 @@ class QuantileSettings:
     scale: float = 1.0
     """Factor on the prior (lattice, sampler and density alike)."""
     cost: CostName = "auto"
-    """Loss l of the generator and of the assignment; auto is ssim+l1, and l2 for vectors."""
+    """Loss l between a sample and its reconstruction, and of the assignment; auto is ssim+l1, and l2 for vectors."""
+
+    def check(self) -> None:
+        check_choices(self)
+        if not self.scale > 0:
+            raise InputError(f"scale must be positive, got {self.scale}")
+
+
+@dataclass(frozen=True)
+class QuantileSettings:
+    """Quantile assignment: how codes are assigned."""
+
     start: Literal["pca", "random"] = "pca"
     """First permutation: optimal match of rank-normalised PCA scores to the lattice, or random."""
     algorithm: Literal["full", "mini-batch"] = "full"
@@ -81,18 +95,29 @@ class QuantileSettings:
     """Partial refresh: every so many assignments the whole matrix is computed."""
     refresh_gap: float = 1e-3
     """Partial refresh: largest relative gap, as measured at the full passes; above it all passes are full."""
+    pairs: Literal["auto", "all", "candidates"] = "auto"
+    """Pairs of images and codes that an assignment looks at: all, or, nearly as good and in far less memory, the ones
+    that a cheap search proposes; auto takes candidates above 12,000 images (exact assignment, full batch)."""
+    candidates: int = 64
+    """Pairs that the search proposes for each image and each code, twice."""
     memory: int = 256
     """MiB that the cost matrix may use for its temporaries."""
 
     def check(self) -> None:
-        _check_choices(self)
-        _at_least(self, 0, "every", "snap", "penalty")
-        _at_least(self, 1, "memory", "refresh_best", "refresh_every")
-        _at_least(self, 0, "refresh_gap")
+        check_choices(self)
+        at_least(self, 0, "every", "snap", "penalty")
+        at_least(self, 1, "memory", "refresh_best", "refresh_every", "candidates")
+        at_least(self, 0, "refresh_gap")
         if not 0 < self.momentum <= 1:
             raise InputError(f"momentum must be in (0, 1], got {self.momentum}: 0 would never learn")
-        if not self.scale > 0:
-            raise InputError(f"scale must be positive, got {self.scale}")
+        if self.pairs == "candidates" and self.assignment != "exact":
+            raise InputError(
+                f"candidates are assigned exactly, got assignment {self.assignment!r}: use exact, or pairs all"
+            )
+
+    def by_candidates(self, n: int) -> bool:
+        """Whether n images are assigned along candidates in place of all pairs."""
+        return self.pairs == "candidates" or (self.pairs == "auto" and self.assignment == "exact" and n > MANY)
 
 
 @dataclass(frozen=True)
@@ -102,13 +127,19 @@ class TrainingSettings:
     epochs: int = 60
     """Passes over the training images."""
     steps: int | None = None
-    """Most optimiser steps, whatever `epochs` says."""
+    """Most steps, whatever `epochs` says."""
+    seconds: float | None = None
+    """Most seconds of training, whatever `epochs` says; the schedule then follows the clock if that is ahead."""
     batch_size: int = 64
     """Images a step."""
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
     """Optimiser."""
     learning_rate: float = 2e-3
     """Learning rate at the start of the schedule."""
+    beta1: float = 0.9
+    """Decay rate of the mean of gradients (Adam, AdamW), or the momentum (SGD)."""
+    beta2: float = 0.999
+    """Decay rate of the mean of squared gradients (Adam, AdamW)."""
     schedule: Literal["cosine", "restarts", "constant"] = "cosine"
     """Learning rate over the run: one cosine, cosine with warm restarts, or constant."""
     cycle: int = 10
@@ -135,13 +166,15 @@ class TrainingSettings:
     """Torch device: cpu, cuda, cuda:1, mps."""
 
     def check(self) -> None:
-        _check_choices(self)
-        _at_least(self, 1, "epochs", "steps", "batch_size", "cycle", "validate_every", "validate_on")
-        _at_least(self, 1, "checkpoint_every")
-        _at_least(self, 0, "weight_decay", "clip", "patience", "seed")
+        check_choices(self)
+        at_least(self, 1, "epochs", "steps", "batch_size", "cycle", "validate_every", "validate_on")
+        at_least(self, 1, "checkpoint_every")
+        at_least(self, 0, "weight_decay", "clip", "patience", "seed")
         if not self.learning_rate > 0:
             raise InputError(f"learning_rate must be positive, got {self.learning_rate}")
-        for name in ("ema", "holdout"):
+        if self.seconds is not None and not self.seconds > 0:
+            raise InputError(f"seconds must be positive, got {self.seconds}")
+        for name in ("ema", "holdout", "beta1", "beta2"):
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise InputError(f"{name} must be in [0, 1), got {value}")
@@ -149,31 +182,55 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a run."""
+    """All settings of a run: a method, its own choices, and what it shares with all others."""
 
+    method: str = "neurosql"
     generator: GeneratorSettings = dataclasses.field(default_factory=GeneratorSettings)
-    quantile: QuantileSettings = dataclasses.field(default_factory=QuantileSettings)
+    latent: LatentSettings = dataclasses.field(default_factory=LatentSettings)
+    own: Any = None
+    """The method's own settings, of the class that `own_settings` gives; None takes the defaults."""
     training: TrainingSettings = dataclasses.field(default_factory=TrainingSettings)
 
     def __post_init__(self) -> None:
+        kind = own_settings(self.method)
+        if self.own is None:
+            object.__setattr__(self, "own", kind())
+        if not isinstance(self.own, kind):
+            raise InputError(f"the settings of {self.method} are {kind.__name__}, got {type(self.own).__name__}")
         for section in SECTIONS:
             getattr(self, section).check()
 
+    @property
+    def quantile(self) -> QuantileSettings:
+        """The own settings of quantile assignment."""
+        assert isinstance(self.own, QuantileSettings)
+        return self.own
+
     @classmethod
     def from_flat(cls, values: dict[str, Any]) -> Settings:
-        """Settings from one dictionary of field names, whichever section they belong to."""
-        sections = {}
+        """Settings from one dictionary of field names, whichever section they belong to, and the method's name."""
         rest = dict(values)
-        for section, kind in SECTIONS.items():
+        method = rest.pop("method", cls.method)
+        sections: dict[str, Any] = {}
+        for section, kind in section_classes(method).items():
             names = {f.name for f in dataclasses.fields(kind)} & rest.keys()
             sections[section] = kind(**{name: rest.pop(name) for name in names})
         if rest:
-            raise InputError(f"unknown setting(s): {', '.join(sorted(rest))}")
-        return cls(**sections)
+            raise InputError(f"unknown setting(s) of {method}: {', '.join(sorted(rest))}")
+        return cls(method, **sections)
+
+    @classmethod
+    def from_sections(cls, method: str, sections: dict[str, dict[str, Any]]) -> Settings:
+        """Settings from what `sections` gave."""
+        return cls(method, **{name: kind(**sections[name]) for name, kind in section_classes(method).items()})
+
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """All settings but the method's name, section by section."""
+        return {section: dataclasses.asdict(getattr(self, section)) for section in SECTIONS}
 
     def flat(self) -> dict[str, Any]:
-        """All settings as one dictionary of field names."""
-        return {k: v for section in SECTIONS for k, v in dataclasses.asdict(getattr(self, section)).items()}
+        """All settings as one dictionary of field names, and the method's name."""
+        return {"method": self.method} | {k: v for fields in self.sections().values() for k, v in fields.items()}
 
     def resolve(self, kind: str) -> Settings:
         """Replace `auto` by what fits the kind of data: image, signal, volume or vector."""
@@ -182,7 +239,7 @@ class Settings:
             generator = "convnet" if kind == "image" else "mlp"
         elif generator != "mlp" and kind != "image":
             raise InputError(f"generator {generator!r} makes images, the data are {kind}s: use mlp")
-        cost = self.quantile.cost
+        cost = self.latent.cost
         if cost == "auto":
             cost = "l2" if kind == "vector" else "ssim+l1"
         elif kind == "vector" and cost.startswith("ssim"):
@@ -190,25 +247,35 @@ class Settings:
         return dataclasses.replace(
             self,
             generator=dataclasses.replace(self.generator, generator=generator),
-            quantile=dataclasses.replace(self.quantile, cost=cost),
+            latent=dataclasses.replace(self.latent, cost=cost),
         )
 
 
-SECTIONS: dict[str, Any] = {
-    "generator": GeneratorSettings,
-    "quantile": QuantileSettings,
-    "training": TrainingSettings,
-}
+SECTIONS = ("generator", "latent", "own", "training")
 
 
-def _at_least(settings: Any, least: int, *names: str) -> None:
+def own_settings(method: str) -> Any:
+    """The class of a method's own settings."""
+    from neurosql.methods.options import OPTIONS
+
+    if method not in OPTIONS:
+        raise InputError(f"method must be one of {', '.join(OPTIONS)}, got {method!r}")
+    return OPTIONS[method]
+
+
+def section_classes(method: str) -> dict[str, Any]:
+    """The class of each section, for a method."""
+    return dict(zip(SECTIONS, (GeneratorSettings, LatentSettings, own_settings(method), TrainingSettings)))
+
+
+def at_least(settings: Any, least: int, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
         if value is not None and not value >= least:
             raise InputError(f"{name} must be at least {least}, got {value}")
 
 
-def _check_choices(settings: Any) -> None:
+def check_choices(settings: Any) -> None:
     """Literal fields hold one of their choices: a dataclass does not check that itself."""
     for name, hint in get_type_hints(type(settings)).items():
         choices = [choice for choice in _leaves(hint) if isinstance(choice, str)]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from scipy.stats import rankdata
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from neurosql import assign
+from neurosql import assign, candidates
 from neurosql.cost import Cost
 
 
@@ -17,12 +19,15 @@ def random_permutation(n: int, random: torch.Generator) -> Tensor:
     return torch.randperm(n, generator=random)
 
 
-def pca_permutation(x: Tensor, lattice: Tensor, random: torch.Generator) -> Tensor:
+def pca_permutation(
+    x: Tensor, lattice: Tensor, random: torch.Generator, by_candidates: Callable[[int], bool] = lambda n: False
+) -> Tensor:
     """The permutation that matches rank-normalised PCA scores of x (n, ...) to the lattice (n, d), least squares.
 
     Score j of an image is replaced by the lattice's own j-th coordinate of the same rank, so that scores and lattice
     have equal margins whatever the prior. Dimensions beyond the rank of the data get random scores. The sign of each
-    component is fixed by its largest loading, so the match follows the images when they are reordered.
+    component is fixed by its largest loading, so the match follows the images when they are reordered. Where
+    `by_candidates(n)`, the match is only nearly optimal, without a matrix of all pairs.
     """
     n, dim = lattice.shape
     if n < 2:
@@ -35,4 +40,6 @@ def pca_permutation(x: Tensor, lattice: Tensor, random: torch.Generator) -> Tens
     ranks = rankdata(scores, method="ordinal", axis=0).astype(np.int64) - 1
     points = lattice.to(torch.float64).cpu()
     normalised = torch.from_numpy(np.take_along_axis(np.sort(points.numpy(), axis=0), ranks, axis=0))
+    if by_candidates(n):
+        return candidates.solve(Cost.named("l2"), normalised.float(), points.float()).permutation
     return assign.solve(Cost.named("l2").matrix(normalised, points)).permutation

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +26,23 @@ Record = dict[str, Any]
 
 class Stopped(Exception):
     """The run was asked to stop; its state was handed to `save` first."""
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a run actually took, to be set beside another run's."""
+
+    steps: int
+    """Steps of the loop; a GAN's generator and discriminator both learn in one."""
+    images: int
+    """Training images seen, counted again each time."""
+    seconds: float
+    """Of training, over all sittings: assignment and validation included, pictures and scores not."""
+    peak_memory: int
+    """Bytes of the process at its largest, data and program included; on a GPU the device's; 0 where unknown."""
+    parameters_trained: int
+    parameters_sampling: int
+    """Parameters that sampling needs."""
 
 
 class Trainer:
@@ -67,6 +87,9 @@ class Trainer:
         self.best_loss: float | None = None
         self.best_epoch = 0
         self.shown: dict[str, float] = {}
+        self.images = 0
+        self.seconds = 0.0
+        self.began = time.perf_counter()
 
     def run(self) -> None:
         """Train to the end of the budget, or until `Stopped`."""
@@ -74,10 +97,13 @@ class Trainer:
             while not self._finished():
                 for batch in self._epoch_batches():
                     figures = self.method.training_step(batch, self._update)
+                    if self.average is not None:
+                        self.average.update(self.step)
                     for name, value in figures.items():
                         self.losses[name] = self.losses.get(name, 0.0) + value * len(batch.index)
                     self.step += 1
                     self.batch += 1
+                    self.images += len(batch.index)
                     bar.update()
                     if stop():
                         self._checkpoint()
@@ -92,10 +118,29 @@ class Trainer:
         if self.batch == 0:
             self.order = torch.randperm(len(self.x), generator=self.random)
         for index in self.order.tensor_split(self.batches)[self.batch :]:
-            if self.phase == "main" and self.step >= self.budget:
+            if self.phase == "main" and (self.step >= self.budget or self._time_is_up()):
                 return
             index = index.to(self.x.device)
             yield Batch(index, self.x[index], None if self.labels is None else self.labels[index])
+
+    def elapsed(self) -> float:
+        """Seconds of training so far, those before a resume included."""
+        return self.seconds + time.perf_counter() - self.began
+
+    def _time_is_up(self) -> bool:
+        limit = self.settings.seconds
+        return limit is not None and self.batch > 0 and self.elapsed() >= limit
+
+    def used(self) -> Used:
+        """What the run has taken so far."""
+        return Used(
+            steps=self.step,
+            images=self.images,
+            seconds=self.elapsed(),
+            peak_memory=_peak_memory(self.x.device),
+            parameters_trained=sum(p.numel() for params in self.method.optimizers().values() for p in params),
+            parameters_sampling=self.method.parameters(*self.method.sampling),
+        )
 
     def _update(self, name: str, loss: Tensor) -> None:
         """One clipped step of an optimiser, at the schedule's learning rate."""
@@ -109,8 +154,6 @@ class Trainer:
         if self.settings.clip:
             torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         optimizer.step()
-        if self.average is not None:
-            self.average.update(self.step)
 
     def learning_rate(self) -> float:
         """The learning rate of the step to come."""
@@ -121,11 +164,16 @@ class Trainer:
         if self.settings.schedule == "constant":
             return start
         if self.settings.schedule == "cosine":
-            return start * _cosine(self.step / self.budget)
+            return start * _cosine(self._done())
         cycle, at = self.settings.cycle * self.batches, self.step
         while at >= cycle:
             at, cycle = at - cycle, 2 * cycle
         return start * _cosine(at / cycle)
+
+    def _done(self) -> float:
+        """Share of the budget that is spent: of the steps, or of the seconds if that is more."""
+        share = self.step / self.budget
+        return share if self.settings.seconds is None else max(share, self.elapsed() / self.settings.seconds)
 
     def _end_epoch(self, bar: tqdm) -> None:
         seen = sum(len(index) for index in self.order.tensor_split(self.batches)[: self.batch])
@@ -149,7 +197,7 @@ class Trainer:
     def _validate(self) -> Record:
         """Every few epochs, and at the end of the main budget: the held-out loss, and the best model so far."""
         due = self.epoch % self.settings.validate_every == 0 or self.epoch == self.epochs
-        if self.phase != "main" or self.heldout is None or not due:
+        if self.phase != "main" or self.heldout is None or not self.method.validates or not due:
             return {}
         with self.method.clock("validation"), self._averaged():
             loss = self.method.heldout_loss(*self.heldout)
@@ -160,9 +208,10 @@ class Trainer:
         return {"heldout_loss": loss}
 
     def _main_is_over(self) -> bool:
-        impatient = self.settings.patience and self.heldout is not None
+        impatient = self.settings.patience and self.heldout is not None and self.method.validates
         waited = self.epoch - self.best_epoch
-        return self.epoch >= self.epochs or bool(impatient and waited >= self.settings.patience)
+        late = self.settings.seconds is not None and self.elapsed() >= self.settings.seconds
+        return late or self.epoch >= self.epochs or bool(impatient and waited >= self.settings.patience)
 
     def _close(self) -> None:
         """The end of the main budget: keep the best model, then whatever closing fit the method asks for."""
@@ -217,7 +266,7 @@ class Trainer:
             tensors |= {f"average.{name}": tensor for name, tensor in self.average.tensors.items()}
         if self.best is not None:
             tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
-        return tensors, {name: getattr(self, name) for name in _PLAIN}
+        return tensors, {name: getattr(self, name) for name in _PLAIN} | {"seconds": self.elapsed()}
 
     def load_state(self, tensors: dict[str, Tensor], plain: Record) -> None:
         """Go on from what `state` gave."""
@@ -228,6 +277,7 @@ class Trainer:
                 groups[group][rest] = tensor
         for name in _PLAIN:
             setattr(self, name, plain[name])
+        self.seconds, self.began = plain["seconds"], time.perf_counter()
         self.method.load_state(groups["method"])
         self.random.set_state(tensors["random"])
         self.order = tensors["order"]
@@ -246,45 +296,59 @@ class Trainer:
 
 
 _PLAIN = (
-    *("phase", "closing_epochs", "epoch", "step", "batch", "losses"),
+    *("phase", "closing_epochs", "epoch", "step", "batch", "images", "losses"),
     *("best_loss", "best_epoch"),
 )
 
 
 class Average:
-    """An exponential moving average of the generator's weights and running statistics."""
+    """An exponential moving average of the weights and running statistics of the networks that sampling needs."""
 
     def __init__(self, method: Method, decay: float) -> None:
-        self.generator, self.decay = method.generator, decay
-        self.tensors = {k: v.detach().clone() for k, v in self.generator.state_dict().items()}
+        self.networks, self.decay = torch.nn.ModuleDict({n: method.networks[n] for n in method.sampling}), decay
+        self.tensors = {k: v.detach().clone() for k, v in self.networks.state_dict().items()}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Move towards the weights after step number `step` (from 0); the first steps forget the start sooner."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        for name, value in self.generator.state_dict().items():
+        for name, value in self.networks.state_dict().items():
             if value.is_floating_point():
                 self.tensors[name].lerp_(value, 1 - decay)
             else:
                 self.tensors[name].copy_(value)
 
     def install(self) -> None:
-        """Put the averaged weights into the generator."""
-        self.generator.load_state_dict(self.tensors)
+        """Put the averaged weights into the networks."""
+        self.networks.load_state_dict(self.tensors)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        current = {k: v.detach().clone() for k, v in self.generator.state_dict().items()}
+        current = {k: v.detach().clone() for k, v in self.networks.state_dict().items()}
         self.install()
         try:
             yield
         finally:
-            self.generator.load_state_dict(current)
+            self.networks.load_state_dict(current)
 
 
 def _optimizer(parameters: list[torch.nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
-    kinds: dict[str, Any] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-    return kinds[settings.optimizer](parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    kinds: dict[str, Any] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
+    common: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(parameters, momentum=settings.beta1, **common)
+    return kinds[settings.optimizer](parameters, betas=(settings.beta1, settings.beta2), **common)
+
+
+def _peak_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    # Kilobytes on Linux, bytes on macOS.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _cosine(done: float) -> float:

@@ -1,4 +1,4 @@
-"""What the training loop asks of a learning principle."""
+"""What the training loop asks of a learning principle, and what a fitted one can do."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
+from neurosql import generators, prior
+from neurosql.cost import Cost
+from neurosql.encode import decode
+from neurosql.errors import InputError
 from neurosql.generators.base import Generator
+from neurosql.settings import Settings
 
 Update = Callable[[str, Tensor], None]
 """`update(name, loss)`: one clipped step of the optimiser of that name down the gradient of that loss."""
@@ -47,36 +55,238 @@ class Clock:
         return seconds
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a method is made for: the resolved settings, the shape of a sample, and the classes to be told apart.
+
+    Generator, prior and cost come from here, so they are the same for every method: the generator down to the bits
+    of its initial weights.
+    """
+
+    settings: Settings
+    shape: tuple[int, ...]
+    classes: int | None = None
+    """Number of classes of a class-conditional model."""
+    bounded: bool = True
+    """Whether samples lie in [0, 1] (vectors do not)."""
+    law: prior.Prior | None = None
+    """A prior of the caller's own."""
+
+    @property
+    def seed(self) -> int:
+        return self.settings.training.seed
+
+    @property
+    def latent_dim(self) -> int:
+        return self.settings.generator.latent_dim
+
+    def generator(self) -> Generator:
+        """The generator with its initial weights, on the CPU."""
+        chosen = self.settings.generator
+        options: dict[str, Any] = {}
+        if chosen.generator == "resnet":
+            options["taper"] = chosen.taper
+        elif chosen.resnet18:
+            raise InputError(f"resnet18 weights fit the resnet generator only, got {chosen.generator!r}")
+        network = generators.make(
+            chosen.generator,
+            self.shape,
+            chosen.latent_dim,
+            size=chosen.size,
+            width=chosen.width,
+            classes=self.classes,
+            seed=self.seed,
+            bounded=self.bounded,
+            **options,
+        )
+        if chosen.resnet18:
+            from neurosql.generators.resnet import load_resnet18
+
+            load_resnet18(network, chosen.resnet18)
+        return network
+
+    @cached_property
+    def prior(self) -> prior.Prior:
+        """The law of the codes."""
+        latent, dim = self.settings.latent, self.latent_dim
+        if self.law is not None:
+            if self.law.dim != dim:
+                raise InputError(f"latent_dim is {dim}, but the prior has dimension {self.law.dim}")
+            return self.law
+        if latent.prior == "custom":
+            raise InputError("the model was trained with a prior of its user's own: load it in Python and give prior=")
+        return prior.make(latent.prior, dim, latent.lattice, latent.scale)
+
+    @property
+    def cost(self) -> Cost:
+        """The loss l between samples."""
+        return Cost.named(self.settings.latent.cost)
+
+
 class Method(ABC):
-    """A learning principle around a generator. All methods run in the same loop on the same budget."""
+    """A learning principle. All methods run in the same loop on the same budget.
 
-    generator: Generator
-    clock: Clock
+    `build` makes one for a task. Its networks are in `networks`, by name; whatever else changes in training is given
+    by `tensors` and taken back by `load_tensors`. `attach` and `start` come before the first step; a fitted model that
+    only samples, decodes and encodes is made by `restore` from what `kept` gave.
+    """
 
+    name: ClassVar[str]
+    title: ClassVar[str]
+    """What the method is, in a few words."""
+    validates: ClassVar[bool] = True
+    """Whether there is a held-out loss that says when to stop."""
+    has_codes: ClassVar[bool] = True
+    """Whether samples have codes: `encode`, `decode` and `reconstruct`, and `codes` of the training images."""
+    sampling: ClassVar[tuple[str, ...]] = ("generator",)
+    """Names of the networks that sampling needs; their weights are the ones that may be averaged."""
+
+    codes: Tensor
+    """(n, d): the codes of the training images, where `has_codes`."""
+    class_counts: Tensor
+    """(classes,) int64: how many training images each class has, in the class-conditional case."""
+
+    def __init__(self, networks: dict[str, nn.Module], classes: int | None = None) -> None:
+        self.networks = networks
+        self.classes = classes
+        self.clock = Clock()
+        self.random = torch.Generator()
+        self.x: Tensor
+        self.labels: Tensor | None = None
+
+    @classmethod
     @abstractmethod
+    def build(cls, task: Task) -> Method:
+        """The method before it has seen any images, its networks with their initial weights."""
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.networks[self.sampling[0]].parameters()).device
+
+    def to(self, device: torch.device) -> Method:
+        for network in self.networks.values():
+            network.to(device)
+        return self
+
+    def attach(self, x: Tensor, labels: Tensor | None, seed: int) -> None:
+        """Take the training images (n, ...), and their labels (n,) in the class-conditional case."""
+        if self.classes and labels is None:
+            raise InputError("a class-conditional model needs labels, got none")
+        self.x, self.labels = x, labels if self.classes else None
+        self.random.manual_seed(seed)
+        if self.labels is not None:
+            self.class_counts = torch.bincount(self.labels.cpu(), minlength=self.classes or 0)
+
+    def start(self) -> None:  # noqa: B027
+        """What comes before the very first step, and not before the first one after a resume."""
+
     def optimizers(self) -> dict[str, list[nn.Parameter]]:
         """The parameters that each optimiser trains, by the name that `update` takes."""
+        return {name: list(network.parameters()) for name, network in self.networks.items()}
 
     @abstractmethod
     def training_step(self, batch: Batch, update: Update) -> dict[str, float]:
         """Learn from one batch; returns the losses to record."""
 
-    @abstractmethod
     def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
         """What happens after epoch number `epoch` (from 0) of `epochs`; returns the figures to record."""
+        return {}
 
     def closing(self) -> int:
         """Prepare the closing fit after the main budget; returns how many epochs it takes."""
         return 0
 
-    @abstractmethod
+    def finish(self) -> None:  # noqa: B027
+        """What comes after the last step: a density fitted to the codes, say."""
+
     def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
-        """Mean loss on images that were not trained on."""
+        """Mean loss on images that were not trained on, where the method `validates`."""
+        raise NotImplementedError
 
     @abstractmethod
+    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """n new samples (n, *shape) and, in the class-conditional case, their labels (n,)."""
+
+    def decode(self, codes: Tensor, label: Tensor | None = None) -> Tensor:
+        """G(z): the images (m, *shape) of codes (m, d)."""
+        generator = self.networks["generator"]
+        assert isinstance(generator, Generator)
+        return decode(generator, codes, label)
+
+    def encode(
+        self, x: Tensor, label: Tensor | None = None, progress: bool = False
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on."""
+        raise InputError(f"{self.name} has no codes: it can't encode")
+
+    def reconstruct(self) -> Tensor:
+        """G(Z_i) for all training images, where `has_codes`."""
+        raise InputError(f"{self.name} has no codes: it can't reconstruct")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What changes in training besides the networks' weights."""
+        return {}
+
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:  # noqa: B027
+        """Take over what `tensors` gave."""
+
+    def kept(self) -> dict[str, Tensor]:
+        """What a fitted model needs besides the weights."""
+        kept = {"codes": self.codes} if self.has_codes else {}
+        return kept | ({"class_counts": self.class_counts} if self.classes else {})
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `kept` gave, to sample, decode and encode without the training images."""
+        if self.has_codes:
+            self.codes = tensors["codes"].to(self.device)
+        if self.classes:
+            self.class_counts = tensors["class_counts"]
+
+    def facts(self) -> dict[str, str]:
+        """What a reader wants to know of the model, by name: one line each."""
+        return {name: describe(network) for name, network in self.networks.items()}
+
     def state(self) -> dict[str, Tensor]:
         """Everything that changes in training, as tensors."""
+        state = {
+            f"{name}.{key}": value for name, net in self.networks.items() for key, value in net.state_dict().items()
+        }
+        state |= {f"own.{key}": value for key, value in self.tensors().items()}
+        state["random"] = self.random.get_state()
+        return {name: tensor.detach().clone() for name, tensor in state.items()}
 
-    @abstractmethod
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Take over what `state` gave."""
+        groups: dict[str, dict[str, Tensor]] = defaultdict(dict)
+        for name, tensor in tensors.items():
+            group, _, key = name.partition(".")
+            groups[group][key] = tensor.clone()
+        for name, network in self.networks.items():
+            network.load_state_dict(groups[name])
+        self.load_tensors(groups["own"])
+        self.random.set_state(groups["random"][""])
+
+    def parameters(self, *names: str) -> int:
+        """Number of trained parameters of these networks, or of all."""
+        return sum(p.numel() for name in names or self.networks for p in self.networks[name].parameters())
+
+    def draw_labels(self, n: int, label: int | None, random: torch.Generator) -> Tensor | None:
+        """Labels (n,) of n samples: the given one, or drawn as often as in the training set; None without classes."""
+        if not self.classes:
+            if label is not None:
+                raise InputError(f"this model has no classes, got label {label}: train it with conditional=True")
+            return None
+        counts = self.class_counts.cpu()
+        if label is None:
+            return torch.multinomial(counts.double(), n, replacement=True, generator=random).to(self.device)
+        if not 0 <= label < len(counts) or not counts[label]:
+            raise InputError(f"the model has no class number {label}")
+        return torch.full((n,), label, dtype=torch.int64, device=self.device)
+
+
+def describe(network: nn.Module) -> str:
+    """A network in a few words."""
+    count = f"{sum(p.numel() for p in network.parameters()):,} parameters"
+    if isinstance(network, Generator):
+        return f"{network.name}, {count}, latent dimension {network.latent_dim}"
+    return count

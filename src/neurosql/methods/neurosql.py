@@ -14,24 +14,28 @@ The decoder step is the training loop's; `training_step` takes one gradient step
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from neurosql import assign
+from neurosql import assign, candidates
 from neurosql.cost import Cost
 from neurosql.encode import STEPS, decode, nearest_code, refine
 from neurosql.errors import InputError
 from neurosql.generators.base import Generator
-from neurosql.methods.base import Batch, Clock, Method, Update
+from neurosql.methods.base import Batch, Method, Task, Update
 from neurosql.prior import Prior
 from neurosql.refresh import PartialRefresh
 from neurosql.settings import QuantileSettings
 from neurosql.start import pca_permutation, random_permutation
 
 VALIDATION_STEPS = 5
-FIGURES = ("cost", "gap", "relative_gap", "changed", "pairs", "missed_gap")
+FIGURES = ("cost", "gap", "relative_gap", "changed", "pairs", "missed_gap", "relative_gap_estimate")
+
+Offer = tuple[Tensor, Tensor]
+"""Images and the lattice rows that they may take, as many of one as of the other."""
 
 
 class QuantileAssignment(Method):
@@ -40,6 +44,9 @@ class QuantileAssignment(Method):
     In the class-conditional case every class has a sublattice of its own, and the assignment decomposes: image i may
     take lattice row k only where their labels agree. Without classes there is one block of all images and all rows.
     """
+
+    name = "neurosql"
+    title = "quantile assignment"
 
     lattice: Tensor
     """Q, (n, d)."""
@@ -51,34 +58,34 @@ class QuantileAssignment(Method):
     """Z, (n, d): the code of image i."""
 
     def __init__(self, generator: Generator, prior: Prior, cost: Cost, settings: QuantileSettings) -> None:
+        super().__init__({"generator": generator}, generator.classes)
         self.generator = generator
         self.prior = prior
         self.cost = cost
         self.settings = settings
-        self.clock = Clock()
-        self.random = torch.Generator()
         self.progress = 0.0
         self.snapped = False
         self.figures: list[list[float]] = []
 
+    @classmethod
+    def build(cls, task: Task) -> QuantileAssignment:
+        return cls(task.generator(), task.prior, task.cost, task.settings.quantile)
+
     def attach(self, x: Tensor, labels: Tensor | None, seed: int) -> None:
         """Take the training images (n, ...) and lay out the lattice that belongs to their number and classes."""
-        if self.generator.classes and labels is None:
-            raise InputError("a class-conditional model needs labels, got none")
-        self.x = x
-        self.labels = labels if self.generator.classes else None
-        self.random.manual_seed(seed)
+        super().attach(x, labels, seed)
         n = len(x)
         if self.labels is None:
             self.blocks = [(torch.arange(n), torch.arange(n))]
             self.lattice = self.prior.lattice(n, seed).to(x)
         else:
             self._lay_sublattices(self.labels, seed)
-        self.keepers: list[PartialRefresh] = []
-        if self.settings.refresh == "partial":
-            choice = self.settings
+        choice = self.settings
+        self.sparse = [choice.by_candidates(len(rows)) for rows, _ in self.blocks]
+        self.keepers: list[PartialRefresh | None] = [None for _ in self.blocks]
+        if choice.refresh == "partial":
             limits = choice.refresh_best, choice.refresh_every, choice.refresh_gap
-            self.keepers = [PartialRefresh(choice.assignment, *limits) for _ in self.blocks]
+            self.keepers = [None if sparse else PartialRefresh(choice.assignment, *limits) for sparse in self.sparse]
         self.block_of = torch.empty(n, dtype=torch.int64)
         for number, (rows, _) in enumerate(self.blocks):
             self.block_of[rows] = number
@@ -102,7 +109,7 @@ class QuantileAssignment(Method):
         self.permutation = torch.empty(n, dtype=torch.int64)
         for rows, columns in self.blocks:
             if self.settings.start == "pca":
-                match = pca_permutation(self.x[rows], self.lattice[columns], self.random)
+                match = pca_permutation(self.x[rows], self.lattice[columns], self.random, self.settings.by_candidates)
             else:
                 match = random_permutation(len(rows), self.random)
             self.permutation[rows] = columns[match]
@@ -110,9 +117,6 @@ class QuantileAssignment(Method):
         self.row_duals = torch.zeros(n, dtype=torch.float64)
         self.column_duals = torch.zeros(n, dtype=torch.float64)
         self._partition()
-
-    def optimizers(self) -> dict[str, list[nn.Parameter]]:
-        return {"generator": list(self.generator.parameters())}
 
     def training_step(self, batch: Batch, update: Update) -> dict[str, float]:
         """One gradient step of the decoder; in mini-batch mode the batch is then assigned anew (Algorithm 2)."""
@@ -123,8 +127,7 @@ class QuantileAssignment(Method):
             penalised = loss + self.settings.penalty * self.regulariser() if self.settings.penalty else loss
             update("generator", penalised)
         if self.settings.algorithm == "mini-batch" and not self.snapped:
-            for rows, columns in self._offers(batch.index.cpu()):
-                self._assign(rows, columns)
+            self._assign(self._offers(batch.index.cpu()))
         return {"loss": loss.item()}
 
     def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
@@ -142,8 +145,17 @@ class QuantileAssignment(Method):
 
     def reassign(self) -> None:
         """Cost matrix, assignment and momentum for all images, block by block."""
-        for number, (rows, columns) in enumerate(self.blocks):
-            self._assign(rows, columns, self.keepers[number] if self.keepers else None)
+        dense = [offer for offer, sparse, keeper in self._each_block() if not sparse and keeper is None]
+        if dense:
+            self._assign(dense)
+        for offer, sparse, keeper in self._each_block():
+            if sparse:
+                self._assign_by_candidates(*offer)
+            elif keeper is not None:
+                self._assign_partly(*offer, keeper)
+
+    def _each_block(self) -> Iterator[tuple[Offer, bool, PartialRefresh | None]]:
+        return zip(self.blocks, self.sparse, self.keepers)
 
     def closing(self) -> int:
         """Snap the codes to the lattice, Z = Q_pi, to be fitted for a few more epochs without assignment."""
@@ -172,39 +184,60 @@ class QuantileAssignment(Method):
         """R(theta), the sum of squared parameters."""
         return torch.stack([p.square().sum() for p in self.generator.parameters()]).sum()
 
-    def _assign(self, rows: Tensor, columns: Tensor, keeper: PartialRefresh | None = None) -> None:
-        """Assign the images `rows` to the lattice points `columns`, one each, and move their codes.
+    def _assign(self, offers: list[Offer]) -> None:
+        """Assign images to lattice rows, offer by offer: their costs, their optima and their new codes."""
+        with self.clock("generate"):
+            decoded = self._decode_lattice(torch.cat([columns for _, columns in offers]))
+        with self.clock("cost"):
+            parts = decoded.split([len(columns) for _, columns in offers])
+            memory = self.settings.memory * 2**20
+            costs = [self.cost.matrix(self.x[rows], part, memory) for (rows, _), part in zip(offers, parts)]
+        with self.clock("assignment"):
+            starts = [self._start_of(*offer) for offer in offers]
+            solutions = assign.solve_all(costs, self.settings.assignment, starts)
+        for (rows, columns), solution in zip(offers, solutions):
+            figures = {"gap": solution.gap, "relative_gap": solution.relative_gap}
+            self._take_over(rows, columns, solution, figures)
 
-        A `keeper` computes only a part of the cost matrix where that is enough.
-        """
+    def _assign_partly(self, rows: Tensor, columns: Tensor, keeper: PartialRefresh) -> None:
+        """The same with only a part of the cost matrix computed anew, where that is enough."""
         with self.clock("generate"):
             decoded = self._decode_lattice(columns)
+        memory = self.settings.memory * 2**20
+        result = keeper.solve(self.cost, self.x[rows], decoded, self._start_of(rows, columns), memory, self.clock)
+        figures = {"pairs": result.pairs}
+        if result.full:
+            figures |= {"gap": result.solution.gap, "relative_gap": result.solution.relative_gap}
+        if result.missed is not None:
+            figures |= {"missed_gap": result.missed}
+        self._take_over(rows, columns, result.solution, figures)
+
+    def _assign_by_candidates(self, rows: Tensor, columns: Tensor) -> None:
+        """The same where the matrix of all pairs would be too large: most pairs are never looked at."""
+        with self.clock("generate"):
+            decoded = self._decode_lattice(columns)
+        solution = candidates.solve(self.cost, self.x[rows], decoded, self.settings.candidates)
+        for part, seconds in solution.seconds.items():
+            self.clock.seconds["assignment" if part in ("match", "complete") else "cost"] += seconds
+        figures = {"pairs": solution.pairs / len(rows) ** 2, "relative_gap_estimate": solution.relative_gap_estimate}
+        self._take_over(rows, columns, solution, figures)
+
+    def _start_of(self, rows: Tensor, columns: Tensor) -> assign.Warm:
+        """Where the solver may begin: the lattice-wide duals, and the columns that the images hold now."""
         place = torch.full((len(self.lattice),), -1)
         place[columns] = torch.arange(len(columns))
-        warm = assign.Warm(self.column_duals[columns], place[self.permutation[rows]])
-        memory = self.settings.memory * 2**20
-        if keeper is None:
-            with self.clock("cost"):
-                costs = self.cost.matrix(self.x[rows], decoded, memory)
-            with self.clock("assignment"):
-                solution = assign.solve(costs, self.settings.assignment, warm)
-            done = {"gap": solution.gap, "relative_gap": solution.relative_gap}
-        else:
-            with self.clock("cost"):
-                result = keeper.solve(self.cost, self.x[rows], decoded, warm, memory)
-            solution = result.solution
-            done = {"pairs": result.pairs}
-            if result.full:
-                done |= {"gap": solution.gap, "relative_gap": solution.relative_gap}
-            if result.missed is not None:
-                done |= {"missed_gap": result.missed}
-        changed = (columns[solution.permutation] != self.permutation[rows]).double().mean()
-        self.permutation[rows] = columns[solution.permutation]
-        self.codes[rows] = self.rho * self.lattice[self.permutation[rows]] + (1 - self.rho) * self.codes[rows]
+        return assign.Warm(self.column_duals[columns], place[self.permutation[rows]])
+
+    def _take_over(self, rows: Tensor, columns: Tensor, solution: Solution, figures: dict[str, float]) -> None:
+        """The new permutation, its duals, and the codes that follow it with momentum."""
+        taken = columns[solution.permutation]
+        changed = float((taken != self.permutation[rows]).double().mean())
+        self.permutation[rows] = taken
+        self.codes[rows] = self.rho * self.lattice[taken] + (1 - self.rho) * self.codes[rows]
         self.row_duals[rows] = solution.row_duals
         self.column_duals[columns] = solution.column_duals
-        done |= {"cost": solution.cost, "changed": float(changed)}
-        self.figures.append([float(len(rows))] + [done.get(name, math.nan) for name in FIGURES])
+        figures |= {"cost": solution.cost, "changed": changed}
+        self.figures.append([float(len(rows))] + [figures.get(name, math.nan) for name in FIGURES])
 
     def _mean_figures(self) -> dict[str, float]:
         """The assignments since the last call, averaged over images."""
@@ -221,7 +254,7 @@ class QuantileAssignment(Method):
         self.split = torch.cat([columns[_shuffle(columns, self.random)] for _, columns in self.blocks])
         self.taken = torch.zeros(len(self.blocks), dtype=torch.int64)
 
-    def _offers(self, index: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def _offers(self, index: Tensor) -> list[Offer]:
         """The batch's images, block by block, each with as many lattice rows as there are images."""
         offers = []
         for number, (_, columns) in enumerate(self.blocks):
@@ -250,7 +283,7 @@ class QuantileAssignment(Method):
         return float(self.encode(x, label, steps=VALIDATION_STEPS)[2].mean())
 
     def encode(
-        self, x: Tensor, label: Tensor | None = None, steps: int = STEPS, progress: bool = False
+        self, x: Tensor, label: Tensor | None = None, progress: bool = False, steps: int = STEPS
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on.
 
@@ -267,67 +300,58 @@ class QuantileAssignment(Method):
         codes, losses = refine(self.generator, self.prior, self.cost, x, self.lattice[nearest], label, steps, progress)
         return codes, label, losses
 
-    def decode(self, codes: Tensor, label: Tensor | None = None) -> Tensor:
-        """G(z): the images (m, *shape) of codes (m, d)."""
-        return decode(self.generator, codes, label)
-
     def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """n images of codes drawn from the prior, with their labels: the given one, or drawn as in the training set."""
         codes = self.prior.sample(n, random).to(self.lattice)
-        if self.lattice_labels is None:
-            if label is not None:
-                raise InputError(f"this model has no classes, got label {label}: train it with conditional=True")
-            return self.decode(codes), None
-        if label is None:
-            labels = self.lattice_labels[torch.randint(len(self.lattice), (n,), generator=random)]
-        elif (self.lattice_labels == label).any():
-            labels = self.lattice_labels.new_full((n,), label)
-        else:
-            raise InputError(f"the model has no class number {label}")
+        labels = self.draw_labels(n, label, random)
         return self.decode(codes, labels), labels
 
     def reconstruct(self) -> Tensor:
         """G(Z_i) for all training images."""
         return self.decode(self.codes, None if self.lattice_labels is None else self.lattice_labels[self.permutation])
 
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take lattice, codes and permutation from a finished run, to decode and encode without its images."""
-        device = next(self.generator.parameters()).device
-        self.lattice, self.codes = tensors["lattice"].to(device), tensors["codes"].to(device)
-        self.permutation = tensors["permutation"]
-        if "lattice_labels" in tensors:
-            self.lattice_labels = tensors["lattice_labels"].to(device)
+    def kept(self) -> dict[str, Tensor]:
+        kept = super().kept() | {"lattice": self.lattice, "permutation": self.permutation}
+        return kept if self.lattice_labels is None else kept | {"lattice_labels": self.lattice_labels}
 
-    def state(self) -> dict[str, Tensor]:
-        tensors = {f"generator.{name}": tensor for name, tensor in self.generator.state_dict().items()}
-        tensors |= {name: getattr(self, name) for name in _KEPT}
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        super().restore(tensors)
+        self.lattice, self.permutation = tensors["lattice"].to(self.device), tensors["permutation"]
+        if "lattice_labels" in tensors:
+            self.lattice_labels = tensors["lattice_labels"].to(self.device)
+
+    def facts(self) -> dict[str, str]:
+        return super().facts() | {"lattice": f"{len(self.lattice)} quantiles of the {self.prior.name} prior"}
+
+    def tensors(self) -> dict[str, Tensor]:
+        tensors = {name: getattr(self, name) for name in _KEPT}
         if self.lattice_labels is not None:
             tensors["lattice_labels"] = self.lattice_labels
-        tensors["random"] = self.random.get_state()
         tensors["progress"] = torch.tensor(self.progress, dtype=torch.float64)
         tensors["snapped"] = torch.tensor(self.snapped)
         tensors["figures"] = torch.tensor(self.figures, dtype=torch.float64)
         for number, keeper in enumerate(self.keepers):
-            tensors |= {f"kept.{number}.{name}": tensor for name, tensor in keeper.state().items()}
-        return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+            if keeper is not None:
+                tensors |= {f"kept.{number}.{name}": tensor for name, tensor in keeper.state().items()}
+        return tensors
 
-    def load_state(self, tensors: dict[str, Tensor]) -> None:
-        weights = {k.removeprefix("generator."): v for k, v in tensors.items() if k.startswith("generator.")}
-        self.generator.load_state_dict(weights)
-        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         for name in _KEPT:
             setattr(self, name, tensors[name])
-        self.restore(tensors)
-        self.random.set_state(tensors["random"])
+        self.lattice, self.codes = tensors["lattice"].to(self.device), tensors["codes"].to(self.device)
+        if "lattice_labels" in tensors:
+            self.lattice_labels = tensors["lattice_labels"].to(self.device)
         self.progress = float(tensors["progress"])
         self.snapped = bool(tensors["snapped"])
         self.figures = tensors["figures"].tolist()
         for number, keeper in enumerate(self.keepers):
             prefix = f"kept.{number}."
-            keeper.load_state({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+            if keeper is not None:
+                keeper.load_state({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
 
 
 _KEPT = ("lattice", "permutation", "codes", "row_duals", "column_duals", "split", "taken")
+Solution = assign.Assignment | candidates.CandidateAssignment
 
 
 def _shuffle(columns: Tensor, random: torch.Generator) -> Tensor:

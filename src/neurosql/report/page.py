@@ -32,12 +32,11 @@ def write(run: Run, path: Path, pictures: dict[str, str], scores: dict[str, Any]
     folder = path.parent
     last = run.history[-1] if run.history else {}
     seconds = sum(sum(record["seconds"].values()) for record in run.history)
-    network = run.method.generator
     facts = {
         "data": run.data["description"],
         "trained on": f"{run.data['trained']} samples, {run.data['heldout']} held out",
-        "generator": f"{network.name}, {network.parameter_count:,} parameters, latent dimension {network.latent_dim}",
-        "prior": f"{run.settings.quantile.prior}, {len(run.method.lattice)} lattice points",
+        "method": f"{run.settings.method}, {run.method.title}",
+        **run.method.facts(),
         "epochs": f"{len(run.history)}, {seconds:.0f} s of training",
         "training loss": _number(last.get("loss")),
         "held-out loss": _number(next((r["heldout_loss"] for r in reversed(run.history) if "heldout_loss" in r), None)),
@@ -52,7 +51,7 @@ def write(run: Run, path: Path, pictures: dict[str, str], scores: dict[str, Any]
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{html.escape(folder.name)} · neurosql</title><style>{STYLE}</style>
 <h1>{html.escape(folder.name)}</h1>
-<p class="lead">One generator; its codes are a permutation of {len(run.method.lattice)} quantiles of the prior.</p>
+<p class="lead">{html.escape(_lead(run))}</p>
 <dl>{definitions}</dl>
 <h2>Pictures</h2><div class="pictures">{figures}</div>
 <h2>Settings</h2><details><summary>all settings of this run</summary><pre>{settings}</pre></details>
@@ -60,6 +59,12 @@ def write(run: Run, path: Path, pictures: dict[str, str], scores: dict[str, Any]
 """,
         encoding="utf-8",
     )
+
+
+def _lead(run: Run) -> str:
+    if run.settings.method == "neurosql":
+        return f"One generator; its codes are a permutation of {run.data['trained']} quantiles of the prior."
+    return f"Trained by {run.method.title}, to be compared with quantile assignment on the same generator and budget."
 
 
 def _figure(path: Path, caption: str) -> str:

@@ -29,25 +29,24 @@ def draw_all(run: Run, x: np.ndarray, folder: Path, seed: int = 0) -> dict[str, 
 
     fresh = run.sample(SHEET, seed=seed)[0]
     shown = np.random.default_rng(seed).permutation(len(x))[:32]
-    again = run.method.reconstruct()[shown].cpu().numpy()
     if run.data["kind"] == "image":
-        draw("samples.png", f"{SHEET} samples from the prior", lambda p: sheet(fresh, p))
-        caption = "training images (odd rows), each above its reconstruction"
-        draw("reconstructions.png", caption, lambda p: sheet(interleave(x[shown], again, 8), p))
+        draw("samples.png", f"{SHEET} samples", lambda p: sheet(fresh, p))
     else:
         many = run.sample(min(len(x), 2000), seed=seed)[0]
-        draw("samples.png", "samples from the prior over the training data", lambda p: overlay(x, many, p))
-        caption = "training data and their reconstructions"
-        whole = run.method.reconstruct().cpu().numpy()
-        draw("reconstructions.png", caption, lambda p: overlay(x, whole, p, "reconstructions"))
-    plane = "the codes' first two dimensions" + (", coloured by label" if run.labels is not None else "")
-    draw("latent.png", plane, lambda p: latent_plane(run, p))
-    if run.data["kind"] == "image":
-        draw(
-            "map.png",
-            map_caption(run),
-            lambda p: sheet(latent_map(run), p, columns=MAP_SIDE, gap=0, pixels=1000),
-        )
+        draw("samples.png", "samples over the training data", lambda p: overlay(x, many, p))
+    if run.has_codes:
+        again = run.reconstruct()
+        if run.data["kind"] == "image":
+            caption = "training images (odd rows), each above its reconstruction"
+            draw("reconstructions.png", caption, lambda p: sheet(interleave(x[shown], again[shown], 8), p))
+        else:
+            caption = "training data and their reconstructions"
+            draw("reconstructions.png", caption, lambda p: overlay(x, again, p, "reconstructions"))
+        plane = "the codes' first two dimensions" + (", coloured by label" if run.labels is not None else "")
+        draw("latent.png", plane, lambda p: latent_plane(run, p))
+    if run.has_codes and run.data["kind"] == "image":
+        caption = map_caption(run)
+        draw("map.png", caption, lambda p: sheet(latent_map(run), p, columns=MAP_SIDE, gap=0, pixels=1000))
     draw("curves.png", "the run, epoch by epoch", lambda p: curves(run.history, p))
     return drawn
 
@@ -133,31 +132,31 @@ def latent_plane(run: Run, path: Path) -> None:
 
 
 def latent_map(run: Run) -> np.ndarray:
-    """Decoded images over the plane: the lattice's own quantiles along each axis, so equal steps hold equal mass.
+    """Decoded images over the plane: the codes' own quantiles along each axis, so equal steps hold equal mass.
 
     A class-conditional model has a row a class and z_1 along it.
     """
-    lattice = run.method.lattice.cpu().numpy()
+    codes_seen = run.method.kept().get("lattice", run.method.codes).cpu().numpy()
     shares = (np.arange(MAP_SIDE) + 0.5) / MAP_SIDE
-    across = np.quantile(lattice[:, 0], shares)
-    classes = run.method.generator.classes
+    across = np.quantile(codes_seen[:, 0], shares)
+    classes = run.method.classes
     if classes:
-        codes = np.tile(np.median(lattice, axis=0), (classes * MAP_SIDE, 1))
+        codes = np.tile(np.median(codes_seen, axis=0), (classes * MAP_SIDE, 1))
         codes[:, 0] = np.tile(across, classes)
         return run.decode(codes, np.repeat(np.arange(classes), MAP_SIDE))
     # From the top of the picture down; one row where there is no second dimension.
-    down = np.quantile(lattice[:, 1], shares[::-1]) if lattice.shape[1] > 1 else np.zeros(1)
-    codes = np.tile(np.median(lattice, axis=0), (len(down) * MAP_SIDE, 1))
+    down = np.quantile(codes_seen[:, 1], shares[::-1]) if codes_seen.shape[1] > 1 else np.zeros(1)
+    codes = np.tile(np.median(codes_seen, axis=0), (len(down) * MAP_SIDE, 1))
     codes[:, 0] = np.tile(across, len(down))
-    if lattice.shape[1] > 1:
+    if codes_seen.shape[1] > 1:
         codes[:, 1] = np.repeat(down, MAP_SIDE)
     return run.decode(codes)
 
 
 def map_caption(run: Run) -> str:
-    if run.method.generator.classes:
+    if run.method.classes:
         return "decoded images, a row a class, along the first latent dimension"
-    rest = "" if run.method.prior.dim <= 2 else ", the other dimensions at their median"
+    rest = "" if run.settings.generator.latent_dim <= 2 else ", the other dimensions at their median"
     return f"decoded images over the plane of the first two latent dimensions{rest}"
 
 
@@ -173,6 +172,7 @@ def curves(history: list[dict[str, Any]], path: Path) -> None:
             axes.plot(*zip(*points), label=label, **style)
 
     line(loss, "loss", "training loss", c="#30638e")
+    line(loss, "discriminator_loss", "discriminator's loss", c="#777777")
     line(loss, "cost", "assignment cost", c="#edae49", marker="o", ms=3)
     line(loss, "heldout_loss", "held-out loss", c="#d1495b", marker="o", ms=3)
     loss.set(xlabel="epoch", ylabel="mean loss")

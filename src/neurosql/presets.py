@@ -1,0 +1,65 @@
+"""Three words, three meanings, for every method.
+
+- a preset is a method's own choices: `paper`, as the paper has them, or `recommended`, as the method's friends would;
+- a size is the widths of the networks (`GeneratorSettings.size`);
+- a budget is the epochs and the batch: `smoke` (seconds), `laptop` (minutes on two cores) or `paper`.
+
+Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from neurosql.errors import InputError
+from neurosql.methods.options import NAMES
+from neurosql.settings import Settings
+
+Preset = Literal["recommended", "paper"]
+Budget = Literal["smoke", "laptop", "paper"]
+
+BUDGETS: dict[str, dict[str, Any]] = {
+    "smoke": {"epochs": 2, "batch_size": 64, "validate_every": 1, "patience": 0},
+    "laptop": {"epochs": 60, "batch_size": 64},
+    "paper": {"epochs": 200, "batch_size": 64},
+}
+
+# The paper's optimiser is the same for all methods: AdamW, one cosine, weight decay 1e-4, clip 1, 1e-4 to 3e-4.
+_PAPER = {"learning_rate": 2e-4, "patience": 30}
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "neurosql": {
+        "recommended": {},
+        "paper": {"every": 5, "momentum": 0.7, "anneal": False, "start": "random"},
+    },
+    "vae": {"recommended": {}, "paper": {"encoder": "mlp"}},
+    "gan": {
+        "recommended": {"learning_rate": 5e-4, "beta1": 0.5, "beta2": 0.99, "weight_decay": 0.0, "ema": 0.995},
+        "paper": {"r1": 0.0, "augment": False},
+    },
+    "ddpm": {
+        "recommended": {"noise_schedule": "cosine", "predict": "v", "ema": 0.995},
+        "paper": {"unet_width": 32},
+    },
+    "imle": {"recommended": {}, "paper": {}},
+    "rs-imle": {"recommended": {}, "paper": {}},
+    "glo": {"recommended": {}, "paper": {}},
+    "rae": {"recommended": {}, "paper": {"encoder": "mlp"}},
+    "ot-cfm": {"recommended": {"ema": 0.995}, "paper": {}},
+}
+
+
+def choices(method: str, preset: str = "recommended", budget: str = "laptop") -> dict[str, Any]:
+    """What preset and budget set, by field name; everything else keeps its default."""
+    if method not in NAMES:
+        raise InputError(f"method must be one of {', '.join(NAMES)}, got {method!r}")
+    if preset not in PRESETS[method]:
+        raise InputError(f"preset must be one of {', '.join(PRESETS[method])}, got {preset!r}")
+    if budget not in BUDGETS:
+        raise InputError(f"budget must be one of {', '.join(BUDGETS)}, got {budget!r}")
+    return (_PAPER if preset == "paper" else {}) | PRESETS[method][preset] | BUDGETS[budget]
+
+
+def settings(method: str = "neurosql", preset: str = "recommended", budget: str = "laptop", **own: Any) -> Settings:
+    """The settings of a method: those of preset and budget, and `own` ones by field name, which win."""
+    return Settings.from_flat({"method": method} | choices(method, preset, budget) | own)
