@@ -310,3 +310,23 @@ def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):
         folder.write_config({"second": 2})
     assert folder.config() == {"format": FORMAT, "first": 1}
     assert [p.name for p in folder.path.iterdir()] == ["config.json"]
+
+
+def test_a_run_says_what_it_used(digits, tmp_path):
+    run = train(images(digits), tmp_path / "run", epochs=3)
+    used = json.loads((tmp_path / "run" / "used.json").read_text())
+    assert used == {f: getattr(run.used, f) for f in used}
+    assert used["steps"] == run.history[-1]["step"] and used["images"] == 3 * len(run.index)
+    parameters = sum(p.numel() for p in run.method.generator.parameters())
+    assert used["parameters_trained"] == used["parameters_sampling"] == parameters
+    assert used["seconds"] > 0 and used["peak_memory"] > 2**20
+    assert runs.open_run(tmp_path / "run").used == run.used
+
+
+def test_seconds_end_a_run_and_the_schedule_follows_them(digits, monkeypatch):
+    clock = iter(range(10**6))
+    monkeypatch.setattr("neurosql.training.time.perf_counter", lambda: float(next(clock)))
+    run = train(images(digits), epochs=1000, seconds=200.0, patience=0)
+    assert 1 < len(run.history) < 100
+    rates = [record["learning_rate"] for record in run.history]
+    assert rates == sorted(rates, reverse=True) and rates[-1] < 0.01 * rates[0]

@@ -1,0 +1,64 @@
+"""Preset, size and budget: three words, three meanings, for every method."""
+
+import dataclasses
+import itertools
+
+import pytest
+
+from neurosql import InputError, presets
+from neurosql.cli import train_command
+from neurosql.methods.options import NAMES, OPTIONS
+from neurosql.settings import GeneratorSettings, LatentSettings, Settings, TrainingSettings
+
+SHARED = {f.name for kind in (GeneratorSettings, LatentSettings, TrainingSettings) for f in dataclasses.fields(kind)}
+
+
+COMBINATIONS = list(itertools.product(NAMES, ("recommended", "paper"), presets.BUDGETS))
+
+
+@pytest.mark.parametrize("method, preset, budget", COMBINATIONS)
+def test_every_combination_is_a_whole_set_of_settings(method, preset, budget):
+    settings = presets.settings(method, preset, budget, seed=3)
+    assert settings.method == method and settings.training.seed == 3
+    assert settings.training.epochs == presets.BUDGETS[budget]["epochs"]
+    assert Settings.from_flat(settings.flat()) == settings
+    assert Settings.from_sections(method, settings.sections()) == settings
+
+
+@pytest.mark.parametrize("budget", list(presets.BUDGETS))
+def test_a_budget_is_the_same_for_all_methods(budget):
+    spent = {(s.training.epochs, s.training.batch_size) for s in (presets.settings(m, budget=budget) for m in NAMES)}
+    assert len(spent) == 1
+
+
+def test_the_papers_optimiser_is_the_same_for_all_methods():
+    assert len({presets.settings(method, "paper").training for method in NAMES}) == 1
+
+
+@pytest.mark.parametrize("method", NAMES)
+def test_a_methods_own_settings_have_names_of_their_own(method):
+    own = {f.name for f in dataclasses.fields(OPTIONS[method])}
+    assert not own & SHARED and "method" not in own
+
+
+def test_a_setting_of_the_callers_wins_over_preset_and_budget():
+    settings = presets.settings("gan", "paper", "paper", r1=7.0, epochs=3)
+    assert settings.own.r1 == 7.0 and settings.training.epochs == 3 and not settings.own.augment
+
+
+def test_settings_of_another_method_are_refused():
+    with pytest.raises(InputError, match="gan: momentum"):
+        presets.settings("gan", momentum=0.5)
+    with pytest.raises(InputError, match="method must be one of"):
+        presets.settings("flow")
+    with pytest.raises(InputError, match="preset"):
+        presets.settings("vae", "best")
+    with pytest.raises(InputError, match="budget"):
+        presets.settings("vae", budget="large")
+
+
+def test_the_command_line_takes_its_defaults_from_the_three_words():
+    command = train_command(["train", "--method", "gan", "--preset=paper", "--budget", "smoke"])
+    defaults = {f.name: f.default for f in dataclasses.fields(command)}
+    assert defaults["own"] == OPTIONS["gan"](r1=0.0, augment=False)
+    assert defaults["training"].epochs == 2 and defaults["training"].learning_rate == 2e-4
