@@ -64,7 +64,7 @@ def test_a_measured_gap_above_the_bound_makes_the_next_pass_full(digits):
     warm = assign.Warm(None, None)
     for x, y in images[:4]:
         warm = keeper.solve(Cost(), x, y, warm, 2**28).solution
-    assert keeper.since_full == 1
+    assert keeper.since_full == 2
     keeper.measured = 0.5
     assert keeper.solve(Cost(), *images[4], warm, 2**28).full
 
@@ -78,3 +78,32 @@ def test_missing_pairs_are_named(digits):
     assert second.full and second.missed > 0 and len(second.missing)
     for i, k in second.missing.tolist():
         assert second.solution.permutation[i] == k and first.solution.permutation[i] != k
+
+
+def test_the_guess_follows_the_costs_of_the_pairs_that_matter(digits):
+    """Images that move along a few directions, as a generator's do; a constant in all costs does not matter."""
+    x, y = (torch.from_numpy(digits[0][part, None]) for part in (slice(120), slice(120, 240)))
+    moved = [y + step * 0.2 * (y.roll(1, 0) - y) for step in range(4)]
+    keeper = PartialRefresh("exact", best=16, every=9, bound=1.0)
+    warm = assign.Warm(None, None)
+    for images in moved[:3]:
+        warm = keeper.solve(Cost(), x, images, warm, 2**28).solution
+    new = Cost().matrix(x, moved[3])
+    near = keeper._chosen(new, warm)
+    stale = (keeper.costs - new)[near].std()
+    keeper._guess(x, moved[3])
+    assert (keeper.costs - new)[near].std() < 0.7 * stale
+
+
+def test_pairs_grow_when_much_is_missed_and_shrink_when_nothing_is(digits):
+    images = list(drifting_images(digits, 3, 0.5))
+    keeper = PartialRefresh("exact", best=2, every=9, bound=1e-9)
+    warm = assign.Warm(None, None)
+    for x, y in images:
+        warm = keeper.solve(Cost(), x, y, warm, 2**28).solution
+    assert keeper.best == 8
+    keeper = PartialRefresh("exact", best=64, every=9, bound=1e-2)
+    warm = assign.Warm(None, None)
+    for x, y in drifting_images(digits, 2, 0.001):
+        warm = keeper.solve(Cost(), x, y, warm, 2**28).solution
+    assert keeper.measured < 1e-3 and keeper.best == 32

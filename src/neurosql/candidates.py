@@ -34,6 +34,7 @@ from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from torch import Tensor
 
 from neurosql import assign, engine
+from neurosql.components import Axes
 from neurosql.cost import Cost
 from neurosql.errors import InputError
 
@@ -308,27 +309,12 @@ def _join(pairs: Pairs, costs: np.ndarray, found: Pairs, cost: Cost, x: Tensor, 
 
 @torch.no_grad()
 def _components(x: Tensor, y: Tensor, dims: int) -> tuple[Tensor, Tensor]:
-    """The first principal components of both sets together: (n, dims) and (m, dims) float32.
-
-    The subspace is found by block power iteration on rows spread over both sets: it only has to be good.
-    """
-    flat_x, flat_y = x.detach().flatten(1).float(), y.detach().flatten(1).float()
-    if not (bool(flat_x.isfinite().all()) and bool(flat_y.isfinite().all())):
+    """The first principal components of both sets together: (n, dims) and (m, dims) float32."""
+    if not all(bool(part.isfinite().all()) for part in (x, y)):
         raise InputError("images must be finite")
-    width = flat_x.shape[1]
-    some = torch.cat([part[:: max(1, 2 * len(part) // _FIT_ROWS)] for part in (flat_x, flat_y)])
-    centre = some.mean(0) if len(some) else flat_x.new_zeros(width)
-    if dims >= width:
-        return flat_x - centre, flat_y - centre
-    some = some - centre
-    random = torch.Generator().manual_seed(0)
-    basis = torch.randn(width, min(width, dims + 8), generator=random).to(flat_x)
-    for _ in range(4):
-        basis = torch.linalg.qr(some.T @ (some @ basis)).Q
-    projected = some @ basis
-    # Ascending: the last ones are the largest, and the very first component comes first.
-    basis = basis @ torch.linalg.eigh(projected.T @ projected).eigenvectors[:, -dims:].flip(1)
-    return flat_x @ basis - centre @ basis, flat_y @ basis - centre @ basis
+    some = torch.cat([part[:: max(1, 2 * len(part) // _FIT_ROWS)].float() for part in (x, y)])
+    axes = Axes.of(some, dims)
+    return axes.project(x), axes.project(y)
 
 
 def _search(

@@ -87,11 +87,12 @@ class QuantileSettings:
     penalty: float = 0.0
     """lambda: weight of the explicit penalty R(theta), the sum of squared generator weights."""
     refresh: Literal["full", "partial"] = "full"
-    """Full batch only: compute the whole cost matrix at each assignment, or, once the permutation has calmed down,
-    only the pairs that matter."""
+    """Full batch only: compute the whole cost matrix at each assignment, or at most of them only the pairs that
+    matter."""
     refresh_best: int = 32
-    """Partial refresh: pairs of each image, and of each code, that are computed anew."""
-    refresh_every: int = 8
+    """Partial refresh: pairs of each image, and of each code, that are computed anew at first; their number then
+    follows what the full passes measure."""
+    refresh_every: int = 10
     """Partial refresh: every so many assignments the whole matrix is computed."""
     refresh_gap: float = 1e-3
     """Partial refresh: largest relative gap, as measured at the full passes; above it all passes are full."""
