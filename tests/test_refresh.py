@@ -92,7 +92,7 @@ def test_the_guess_follows_the_costs_of_the_pairs_that_matter(digits):
     near = keeper._chosen(new, warm)
     stale = (keeper.costs - new)[near].std()
     keeper._guess(x, moved[3])
-    assert (keeper.costs - new)[near].std() < 0.7 * stale
+    assert (keeper.costs - new)[near].std() < 0.8 * stale
 
 
 def test_pairs_grow_when_much_is_missed_and_shrink_when_nothing_is(digits):
