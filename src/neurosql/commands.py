@@ -11,10 +11,13 @@ import torch
 
 import neurosql
 from neurosql import data, engine
+from neurosql import evaluate as evaluation
 from neurosql import run as runs
 from neurosql.checkpoint import CHECKPOINT, CODES, HISTORY, MODEL, USED, RunFolder
 from neurosql.cost import ssim
 from neurosql.errors import InputError
+from neurosql.metrics import weights
+from neurosql.metrics.score import Score, table
 from neurosql.report import page, pictures
 from neurosql.run import Run
 from neurosql.settings import Settings
@@ -98,6 +101,44 @@ def encode(path: str, source: str, limit: int | None, out: str | None) -> None:
     print(f"wrote codes of {len(codes)} samples to {target}")
 
 
+def evaluate(path: str, against: str | None, samples: int, pairs: int, downstream: bool, vgg: bool, seed: int) -> None:
+    run = runs.open_run(path)
+    folder = RunFolder.existing(path)
+    train, heldout = _sets(run, path)
+    if against is not None:
+        heldout = data.load(against)
+        if heldout.shape != train.shape:
+            raise InputError(f"{against} holds samples of shape {heldout.shape}, the model's have {train.shape}")
+    options = evaluation.Options(samples, pairs, seed, downstream, vgg)
+    found = evaluation.evaluate(run, train, heldout, options, progress=True)
+    folder.write_json(SCORES, {score.key: score.record() for score in found.scores})
+    print(table(found.scores))
+    if found.memorisation is not None:
+        print(found.memorisation.sentence())
+        assert found.samples is not None
+        drawn = pictures.draw_copies(run, found.samples, train.x, found.memorisation, folder.path)
+        print(f"wrote {', '.join(drawn)} to {path}")
+    for sentence in found.left_out:
+        print(f"left out: {sentence}")
+    print(f"wrote {folder.path / SCORES}")
+
+
+def fetch_weights(name: str, file: str | None) -> None:
+    print(f"wrote {weights.fetch(name, file, say=print)}")
+
+
+def _sets(run: Run, path: str) -> tuple[data.ImageSet, data.ImageSet | None]:
+    """The images that a run was trained on, in its order, and those that it was not."""
+    images = data.load(run.data["path"], run.data["limit"])
+    if images.fingerprint != run.data["fingerprint"]:
+        raise InputError(f"{run.data['path']} no longer holds the images that {path} was trained on")
+    train = images.take(run.index)
+    if images.heldout is not None:
+        return train, images.heldout
+    rest = np.setdiff1d(np.arange(len(images)), run.index)
+    return train, images.take(rest) if len(rest) else None
+
+
 def info(path: str | None) -> None:
     if path is None:
         print(f"neurosql   {neurosql.__version__}")
@@ -131,8 +172,7 @@ def info(path: str | None) -> None:
         figures = {k: v for k, v in last.items() if isinstance(v, float) and k != "learning_rate"}
         print("last epoch " + ", ".join(f"{name} {value:.4f}" for name, value in figures.items()))
     if folder.has(SCORES):
-        for name, score in json.loads((folder.path / SCORES).read_text("utf-8")).items():
-            print(f"{name:<10} {score['value']:.4f} ({score['mode']}, n = {score['n']})")
+        print(table(map(Score.from_record, folder.read_json(SCORES).values())))
     print(f"next       {f'neurosql sample {path} -n 64' if finished else f'neurosql resume {path}'}")
 
 
@@ -143,20 +183,16 @@ def _finish(run: Run, images: data.ImageSet, path: Path) -> None:
     if run.data["kind"] != "vector" and run.has_codes:
         decoded = run.method.reconstruct().cpu()
         similar = torch.cat([ssim(a, b) for a, b in zip(torch.from_numpy(x).split(256), decoded.split(256))])
-        scores["ssim"] = {
-            "value": float(similar.mean()),
-            "mode": "paired-train",
-            "n": len(x),
-            "direction": "higher",
-        }
+        score = Score("ssim, all training images", float(similar.mean()), "paired-train", "higher", len(x))
+        scores[score.key] = score.record()
     (path / SCORES).write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     drawn = pictures.draw_all(run, x, path, run.settings.training.seed)
     page.write(run, path / REPORT, drawn, scores)
-    for name, score in scores.items():
-        print(f"{name:<10} {score['value']:.4f} ({score['mode']}, n = {score['n']})")
+    for record in scores.values():
+        print(f"{record['name']}  {record['value']:.4f} ({record['mode']}, n = {record['n']})")
     print(f"wrote {path}: {', '.join([MODEL, CODES, HISTORY, SCORES, *drawn, REPORT])}")
     print(f"look at    {path / REPORT}")
-    print(f"next       neurosql sample {path} -n 64")
+    print(f"next       neurosql sample {path} -n 64, or neurosql evaluate {path}")
 
 
 def _stopped(path: Path) -> str:

@@ -203,9 +203,14 @@ class Method(ABC):
         """Mean loss on images that were not trained on, where the method `validates`."""
         raise NotImplementedError
 
-    @abstractmethod
+    def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Codes (n, d) of n new samples and, in the class-conditional case, their labels (n,), where `has_codes`."""
+        raise InputError(f"{self.name} has no codes to draw")
+
     def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """n new samples (n, *shape) and, in the class-conditional case, their labels (n,)."""
+        codes, labels = self.draw_codes(n, label, random)
+        return self.decode(codes, labels), labels
 
     def decode(self, codes: Tensor, label: Tensor | None = None) -> Tensor:
         """G(z): the images (m, *shape) of codes (m, d)."""

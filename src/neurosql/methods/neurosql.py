@@ -300,11 +300,9 @@ class QuantileAssignment(Method):
         codes, losses = refine(self.generator, self.prior, self.cost, x, self.lattice[nearest], label, steps, progress)
         return codes, label, losses
 
-    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """n images of codes drawn from the prior, with their labels: the given one, or drawn as in the training set."""
-        codes = self.prior.sample(n, random).to(self.lattice)
-        labels = self.draw_labels(n, label, random)
-        return self.decode(codes, labels), labels
+    def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Codes drawn from the prior, with labels as in the training set, or the given one."""
+        return self.prior.sample(n, random).to(self.lattice), self.draw_labels(n, label, random)
 
     def reconstruct(self) -> Tensor:
         """G(Z_i) for all training images."""

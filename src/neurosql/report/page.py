@@ -42,7 +42,7 @@ def write(run: Run, path: Path, pictures: dict[str, str], scores: dict[str, Any]
         "held-out loss": _number(next((r["heldout_loss"] for r in reversed(run.history) if "heldout_loss" in r), None)),
         "codes' variance / lattice's": _number(last.get("drift")),
     }
-    facts |= {f"{name} ({score['mode']}, n = {score['n']})": _number(score["value"]) for name, score in scores.items()}
+    facts |= {f"{s['name']} ({s['mode']}, n = {s['n']})": _number(s["value"]) for s in scores.values()}
     definitions = "".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items() if v)
     figures = "".join(_figure(folder / name, caption) for name, caption in pictures.items())
     settings = html.escape(json.dumps(run.config()["settings"], indent=2))

@@ -11,6 +11,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from PIL import Image
 
+from neurosql.metrics.memorisation import Memorisation
 from neurosql.run import Run
 
 SHEET = 64
@@ -49,6 +50,31 @@ def draw_all(run: Run, x: np.ndarray, folder: Path, seed: int = 0) -> dict[str, 
         draw("map.png", caption, lambda p: sheet(latent_map(run), p, columns=MAP_SIDE, gap=0, pixels=1000))
     draw("curves.png", "the run, epoch by epoch", lambda p: curves(run.history, p))
     return drawn
+
+
+def draw_copies(run: Run, samples: np.ndarray, train: np.ndarray, found: Memorisation, folder: Path) -> list[str]:
+    """The samples nearest to a training image, each above that image, and all distances; returns file names."""
+    drawn = []
+    if run.data["kind"] == "image":
+        nearest = np.argsort(found.distances, kind="stable")[:24]
+        sheet(interleave(samples[nearest], train[found.nearest[nearest]], 8), folder / "closest.png")
+        drawn.append("closest.png")
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    top = max(found.distances.max(), found.heldout_distances.max())
+    bins = np.linspace(0, float(top), 50).tolist()
+    for values, colour, label in (
+        (found.heldout_distances, "#777777", "held-out images"),
+        (found.distances, "#d1495b", "samples"),
+    ):
+        axes.hist(values, bins, density=True, histtype="stepfilled", alpha=0.45, color=colour, label=label)
+    axes.axvline(found.threshold, color=INK, lw=1, ls="--", label="1 % of held-out images are nearer")
+    axes.set(xlabel="loss to the nearest training image", ylabel="density")
+    axes.set_title(f"memorisation: {found.verdict}", color=INK, fontsize=11)
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(folder / "memorisation.png", dpi=110)
+    return [*drawn, "memorisation.png"]
 
 
 def sheet(images: np.ndarray, path: Path, columns: int = 8, gap: int = 2, pixels: int = SHEET_PIXELS) -> None:
