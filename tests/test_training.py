@@ -14,7 +14,7 @@ from neurosql import run as runs
 from neurosql.checkpoint import FORMAT, RunFolder
 from neurosql.data import from_array
 from neurosql.settings import Settings
-from neurosql.training import Stopped, Trainer
+from neurosql.training import Stopped, Trainer, _optimizer
 
 SMALL = dict(generator="mlp", width=32, epochs=6, batch_size=20, every=2, validate_every=2, checkpoint_every=2)
 
@@ -237,6 +237,21 @@ def test_gradients_are_clipped(digits):
         patch.setattr(runs, "Trainer", Recorder)
         train(images(digits), clip=0.01)
     assert max(norms) <= 0.01 * (1 + 1e-4)
+
+
+@pytest.mark.parametrize(("name", "plain"), [("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam)])
+def test_the_fused_optimiser_takes_the_plain_ones_steps(name, plain):
+    settings = Settings.from_flat({"optimizer": name, "learning_rate": 0.01, "weight_decay": 0.1}).training
+    start, random = torch.linspace(-1, 1, 40), torch.Generator().manual_seed(0)
+    ours, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))
+    optimizers = _optimizer([ours], settings), plain([theirs], lr=0.01, weight_decay=0.1, foreach=False, fused=False)
+    for _ in range(20):
+        ours.grad = theirs.grad = torch.randn(40, generator=random)
+        for optimizer in optimizers:
+            optimizer.step()
+    assert torch.allclose(ours, theirs, atol=1e-6)
+    assert not torch.allclose(ours, start, atol=1e-2)
+    assert _optimizer([torch.nn.Parameter(start.to("meta"))], settings).defaults["fused"] is False
 
 
 def test_no_batch_has_a_single_image(digits):

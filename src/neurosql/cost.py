@@ -93,10 +93,11 @@ def ssim(x: Tensor, y: Tensor) -> Tensor:
     """Structural similarity of the pairs (x_i, y_i): two (n, c, *spatial) tensors in, (n,) out. Differentiable."""
     _check_ssim(x)
     bands = _bands(x.shape[2:], x)
-    mx, my, xx, yy, xy = _smooth(torch.stack([x, y, x * x, y * y, x * y]), bands).unbind()
+    # Four maps are enough, since only the sum of the squares is used, and x's own needs no gradient in training.
+    mx, my, squares, xy = (_smooth(each, bands) for each in (x, y, x * x + y * y, x * y))
     mm = mx * my
     m2 = mx * mx + my * my
-    quotient = (2 * mm + C1) * (2 * (xy - mm) + C2) / ((m2 + C1) * (xx + yy - m2 + C2))
+    quotient = (2 * mm + C1) * (2 * (xy - mm) + C2) / ((m2 + C1) * (squares - m2 + C2))
     return quotient.flatten(1).mean(1)
 
 
