@@ -1,0 +1,95 @@
+"""Evaluation of whole runs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from neurosql import InputError, fit
+from neurosql.cli import main
+from neurosql.data import from_array
+from neurosql.evaluate import Options, evaluate
+
+QUICK = dict(generator="mlp", width=32, epochs=3, every=1, batch_size=50)
+
+
+@pytest.fixture(scope="module")
+def sets():
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    x = (bunch.images / 16).astype(np.float32)
+    return from_array(x[:300], bunch.target[:300]), from_array(x[300:700], bunch.target[300:700])
+
+
+def test_every_family_has_its_modes_and_floors(sets):
+    train, heldout = sets
+    run = fit(train, budget="smoke", **QUICK | {"holdout": 0.0})
+    found = evaluate(run, train, heldout, Options(samples=300, pairs=20))
+    modes = {score.mode for score in found.scores}
+    assert modes == {"sampled", "paired-train", "paired-heldout", "codes"}
+    for score in found.scores:
+        assert np.isfinite(score.value)
+        if score.mode == "sampled":
+            assert score.floor is not None and score.n <= 300
+        if score.interval is not None:
+            assert score.interval[0] <= score.value <= score.interval[1]
+    assert {"random net", "pixels", "classifier"} <= {score.features for score in found.scores}
+    assert found.memorisation.verdict == "no sign"
+    assert found.find("ssim", "sampled").value < found.find("ssim", "paired-train").value
+    assert any("lpips" in sentence for sentence in found.left_out) or found.find("lpips", "sampled").value > 0
+    again = evaluate(run, train, heldout, Options(samples=300, pairs=20))
+    assert [score.value for score in again.scores] == [score.value for score in found.scores]
+
+
+def test_downstream_classifier_by_class_and_by_nearest_code(sets, monkeypatch):
+    monkeypatch.setattr("neurosql.evaluate.SYNTHETIC", 400)
+    monkeypatch.setattr("neurosql.evaluate.CLASSIFIER_STEPS", 150)
+    train, heldout = sets
+    for conditional, how in ((True, "class-conditional"), (False, "nearest training code")):
+        run = fit(train, conditional=conditional, **QUICK | {"epochs": 12, "holdout": 0.0})
+        found = evaluate(run, train, heldout, Options(samples=100, downstream=True))
+        accuracy = found.find("downstream accuracy")
+        assert how in accuracy.note and accuracy.floor > 0.8
+        assert 0.15 < accuracy.value <= 1
+
+
+def test_without_held_out_images_the_rest_is_still_scored(sets):
+    run = fit(sets[0], **QUICK | {"holdout": 0.0})
+    found = evaluate(run, sets[0], None, Options(samples=50))
+    assert any("held out" in sentence or "not trained on" in sentence for sentence in found.left_out)
+    assert {score.mode for score in found.scores} == {"sampled", "paired-train", "codes"}
+    with pytest.raises(InputError, match="at least 10"):
+        evaluate(run, sets[0], None, Options(samples=2))
+
+
+def test_vectors_are_evaluated_too():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(200, 3)) @ random.normal(size=(3, 3))
+    train, heldout = (
+        from_array(x[:120]),
+        from_array(x[120:], mean=from_array(x[:120]).mean, std=from_array(x[:120]).std),
+    )
+    run = fit(train, **QUICK | {"holdout": 0.0})
+    found = evaluate(run, train, heldout, Options(samples=80))
+    assert {score.mode for score in found.scores} == {"sampled", "codes"}
+
+
+def test_the_command_writes_scores_and_pictures(tmp_path, capsys):
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    path = tmp_path / "digits.npz"
+    np.savez(path, images=(bunch.images * 15.9).astype(np.uint8)[:260], labels=bunch.target[:260])
+    out = tmp_path / "run"
+    arguments = ["--epochs", "2", "--width", "32", "--generator", "mlp", "--holdout", "0.3"]
+    assert main(["train", str(path), "--out", str(out), *arguments]) == 0
+    assert main(["evaluate", str(out), "--samples", "60", "--pairs", "10"]) == 0
+    text = capsys.readouterr().out
+    assert "memorisation: " in text and "proxy-fid" in text and "floor" in text
+    scores = json.loads((out / "scores.json").read_text())
+    assert scores["proxy-fid random net sampled"]["floor"] > 0
+    assert (out / "closest.png").stat().st_size > 1000 and (out / "memorisation.png").stat().st_size > 1000
+    assert main(["info", str(out)]) == 0
+    assert "proxy-fid" in capsys.readouterr().out
+    assert main(["evaluate", str(out), "--against", str(tmp_path / "nothing.npz")]) == 2
