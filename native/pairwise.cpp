@@ -34,6 +34,9 @@ constexpr double WORTH_THREADS = 2e6;
 constexpr int64_t PARTS_A_THREAD = 4;
 constexpr int64_t SMALL_BLOCK = 192;
 
+// Columns of a block at most: it keeps as many floats as it has entries.
+constexpr int64_t MOST_COLUMNS = 2048;
+
 // Compiled in and supported by this processor, the simplest first.
 std::vector<const Kernel *> supported_kernels() {
     std::vector<const Kernel *> kernels{&baseline::kernel};
@@ -83,6 +86,11 @@ void set_window(Pairwise &problem, const Window &taps) {
         require(taps.data()[k] == taps.data()[size - 1 - k], "taps must be symmetric");
     }
     require(std::abs(total - 1) < 1e-3, "taps must have the sum 1, got " + std::to_string(total));
+    // The sum of taps rounded to float is not quite 1, which would show in flat areas: the outermost taps, which are
+    // the smallest and so the finest, make up for the rest.
+    double rest = 1;
+    for (int k = 0; k < size; ++k) rest -= problem.taps[k] = static_cast<float>(problem.taps[k] / total);
+    problem.taps[0] = problem.taps[size - 1] = static_cast<float>(problem.taps[0] + (size > 1 ? rest / 2 : rest));
 }
 
 Axis axis_of(int64_t length, int window, int64_t stride) {
@@ -158,7 +166,8 @@ struct Blocks {
 
 // Blocks of the matrix, enough of them for the threads but no more: each prepares its rows and columns anew.
 Blocks choose_blocks(const Kernel &kernel, const Pairwise &problem, int threads) {
-    Blocks blocks{std::min(kernel.block_rows(problem), problem.n), divide_up(problem.m, kernel.lanes) * kernel.lanes};
+    Blocks blocks{std::min(kernel.block_rows(problem), problem.n),
+                  std::min(divide_up(problem.m, kernel.lanes) * kernel.lanes, MOST_COLUMNS)};
     const auto parts = [&] { return divide_up(problem.n, blocks.rows) * divide_up(problem.m, blocks.columns); };
     while (threads > 1 && parts() < PARTS_A_THREAD * threads) {
         const int64_t longer = std::max(blocks.rows, blocks.columns);
@@ -177,7 +186,7 @@ void run_matrix(const Kernel &kernel, const Pairwise &problem, float *out, int t
         kernel.block(problem, row, std::min(row + rows, problem.n), column, std::min(column + columns, problem.m), out,
                      scratch);
     };
-    parallel_with_scratch(down * across, threads, kernel.block_scratch(problem, rows), work);
+    parallel_with_scratch(down * across, threads, kernel.block_scratch(problem, rows, columns), work);
 }
 
 // The pairs in the order of their rows, so that neighbours share the real image.
@@ -195,8 +204,10 @@ void run_pairs(const Kernel &kernel, const Pairwise &problem, const int64_t *row
     const auto order = by_row(rows, count);
     const int64_t some = GROUPS_A_PART * kernel.lanes, bytes = kernel.pairs_scratch(problem);
     const int64_t pair_parts = divide_up(count, some);
+    const std::unique_ptr<float[]> rest(new float[static_cast<size_t>(count)]);
     parallel_parts(pair_parts, threads, [&](int64_t part) {
-        kernel.pairs_l1(problem, rows, columns, order.data(), part * some, std::min((part + 1) * some, count), out);
+        kernel.pairs_l1(problem, rows, columns, order.data(), part * some, std::min((part + 1) * some, count), out,
+                        rest.get());
     });
     if (problem.ssim_weight == 0) return;
     const std::unique_ptr<float[]> x(new float[static_cast<size_t>(problem.n * kernel.x_record(problem))]);
@@ -214,9 +225,10 @@ void run_pairs(const Kernel &kernel, const Pairwise &problem, const int64_t *row
         });
         parallel_with_scratch(pair_parts, threads, bytes, [&](int64_t part, void *scratch) {
             kernel.pairs_tile(problem, tile, x.get(), y.get(), rows, columns, order.data(), part * some,
-                              std::min((part + 1) * some, count), out, scratch);
+                              std::min((part + 1) * some, count), out, rest.get(), scratch);
         });
     }
+    for (int64_t p = 0; p < count; ++p) out[p] += rest[static_cast<size_t>(p)];
 }
 
 void pairwise(const Images &x, const Images &y, const Window &taps, double a, double b, const Matrix &out,

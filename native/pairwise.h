@@ -39,7 +39,7 @@ struct Kernel {
 
     // How many real images one call of block() should take at most, so that their records stay in the cache.
     int64_t (*block_rows)(const Pairwise &);
-    int64_t (*block_scratch)(const Pairwise &, int64_t rows);
+    int64_t (*block_scratch)(const Pairwise &, int64_t rows, int64_t columns);
     // out[i, k], out of shape (n, m), for i in [first_row, last_row) and k in [first_column, last_column).
     void (*block)(const Pairwise &, int64_t first_row, int64_t last_row, int64_t first_column, int64_t last_column,
                   float *out, void *scratch);
@@ -52,11 +52,11 @@ struct Kernel {
     void (*x_records)(const Pairwise &, int64_t tile, int64_t first, int64_t last, float *records, void *scratch);
     void (*y_records)(const Pairwise &, int64_t tile, int64_t first, int64_t last, float *records, void *scratch);
     void (*pairs_l1)(const Pairwise &, const int64_t *rows, const int64_t *columns, const int64_t *order, int64_t first,
-                     int64_t last, float *out);
-    // out[p] += this tile's share of pair p, for p = order[first..last).
+                     int64_t last, float *out, float *rest);
+    // out[p] += this tile's share of pair p, for p = order[first..last); rest[p] += what rounding loses of it.
     void (*pairs_tile)(const Pairwise &, int64_t tile, const float *x_records, const float *y_records,
                        const int64_t *rows, const int64_t *columns, const int64_t *order, int64_t first, int64_t last,
-                       float *out, void *scratch);
+                       float *out, float *rest, void *scratch);
 };
 
 namespace baseline {

@@ -7,7 +7,9 @@
 //
 // with means m, variances v and x' = x - (a constant of this image and tile). Covariances do not change under such a
 // shift, but their rounding error does: E[xy] and m_x m_y are both near 1 where two images are white, and their
-// difference is compared with C2 = 0.0009. With the constant near the median a flat part has x' = 0 and no error.
+// difference is compared with C2 = 0.0009. With the constant near the median most flat parts have x' = 0 and no error.
+// In the others the covariance is kept within the bound that the variances, which are found in double, set it. Where
+// parts of little contrast lie far from the constant in both images, the pair's tile is summed in double.
 //
 // Nothing of the standard library is used but integer types: its inline functions would be compiled with this file's
 // instruction set and might be linked into code that runs without it.
@@ -51,8 +53,16 @@ static_assert(RING >= BLOCK + MAX_WINDOW - 1 && (RING & (RING - 1)) == 0, "the r
 // float for pixels up to about 1000.
 constexpr int SHARED = 3;
 
-// Width of a strip of signals, which have one row only.
-constexpr int SIGNAL_BLOCK = 64;
+// Rows of windows in a tile of pictures, and its width for signals, which have one row only. Small tiles stay in the
+// cache and have values near their own offset; large ones share more rows between windows.
+constexpr int BAND = (LANES == 16 ? 3 : 5) * BLOCK;
+constexpr int SIGNAL_BLOCK = 16;
+
+// Rounding E[x'y'] makes an error of about m'_x m'_y u / (v_x + v_y + C2) in SSIM, which is at most u times a factor of
+// each image, m' / root of (v + C2/2). The root of the factor's sum of squares over a tile is the image's risk: a pair
+// whose risks' product is more than this a position is summed in double. Where a window is flat there is no error.
+constexpr float RISKY = 30.0f;
+constexpr float FLAT = 1e-15f;
 
 constexpr float C1 = 0.01f * 0.01f;
 constexpr float C2 = 0.03f * 0.03f;
@@ -83,6 +93,21 @@ NEUROSQL_INLINE void narrow(Wide value, Vec *to) {
 }
 NEUROSQL_INLINE Wide square(Wide value) { return {value.low * value.low, value.high * value.high}; }
 NEUROSQL_INLINE Vec absolute(Vec value) { return (Vec)((Bits)value & 0x7fffffff); }
+NEUROSQL_INLINE Vec between(Vec value, Vec low, Vec high) {
+    value = value < low ? low : value;
+    return high < value ? high : value;
+}
+// Of what is not negative; rounding errors below zero give zero.
+NEUROSQL_INLINE Vec square_root(Vec value) {
+    for (int lane = 0; lane < LANES; ++lane) value[lane] = value[lane] > 0 ? __builtin_sqrtf(value[lane]) : 0.0f;
+    return value;
+}
+// sum += term, with what rounding loses of it added to `rest`: many terms of one size would drift otherwise.
+template <class T> NEUROSQL_INLINE void add_exactly(T &sum, T &rest, T term) {
+    const T total = sum + term, added = total - sum;
+    rest += (sum - (total - added)) + (term - added);
+    sum = total;
+}
 NEUROSQL_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 NEUROSQL_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -106,43 +131,68 @@ struct Scratch {
     }
 };
 
-// A strip of columns of one channel: as many columns of windows as one pass of the filter takes.
+constexpr int X_STATISTICS = 5;  // of a position: m', m, m^2 + C1, v + C2, root of v
+constexpr int Y_STATISTICS = 2;  // m', root of v
+
+// A part of one channel: as many columns of windows as one pass of the filter takes, and a band of rows of pictures or
+// all of signals and volumes.
 struct Tile {
-    int64_t channel;
-    int64_t first_column;
-    int64_t width;      // columns of pixels
-    int64_t positions;  // columns of windows
-    int64_t rows;       // depth * height
+    int64_t first_pixel;  // in the image
+    int64_t width;        // columns of pixels
+    int64_t positions;    // columns of windows
+    Axis down;            // the height, as far as this tile has it
+    int64_t rows;         // depth * height
     int64_t all_positions;
 
     int64_t pixels() const { return rows * width; }
-    // In vectors or floats: pixels, then four statistics a position, or two and the image's offset.
-    int64_t x_size() const { return pixels() + 4 * all_positions; }
-    int64_t y_size() const { return pixels() + 2 * all_positions + 1; }
+    // In vectors or floats: pixels, statistics of each position, the rest of m' of each position, the risk; y also has
+    // the offset.
+    int64_t x_rests() const { return pixels() + X_STATISTICS * all_positions; }
+    int64_t y_rests() const { return pixels() + Y_STATISTICS * all_positions; }
+    int64_t x_risk() const { return x_rests() + all_positions; }
+    int64_t y_risk() const { return y_rests() + all_positions; }
+    int64_t y_offset() const { return y_risk() + 1; }
+    int64_t x_size() const { return x_risk() + 1; }
+    int64_t y_size() const { return y_offset() + 1; }
 };
 
 bool is_plane(const Pairwise &problem) { return problem.depth.length == 1 && problem.height.length > 1; }
 
 int64_t strip_width(const Pairwise &problem) {
-    return problem.depth.length * problem.height.length == 1 ? SIGNAL_BLOCK : BLOCK;
+    const int64_t width = problem.depth.length * problem.height.length == 1 ? SIGNAL_BLOCK : BLOCK;
+    return (width + problem.width.stride - 1) / problem.width.stride;
+}
+
+int64_t band_height(const Pairwise &problem) {
+    return is_plane(problem) ? (BAND + problem.height.stride - 1) / problem.height.stride : problem.height.positions;
 }
 
 int64_t strips(const Pairwise &problem) {
     return (problem.width.positions + strip_width(problem) - 1) / strip_width(problem);
 }
 
-int64_t tile_count(const Pairwise &problem) { return problem.channels * strips(problem); }
+int64_t bands(const Pairwise &problem) {
+    return (problem.height.positions + band_height(problem) - 1) / band_height(problem);
+}
+
+int64_t tile_count(const Pairwise &problem) { return problem.channels * strips(problem) * bands(problem); }
 
 // Tile 0 is as large as any.
 Tile tile_at(const Pairwise &problem, int64_t index) {
     const int64_t first = index % strips(problem) * strip_width(problem);
+    const int64_t band = index / strips(problem) % bands(problem) * band_height(problem);
+    const int64_t channel = index / strips(problem) / bands(problem);
     Tile tile;
-    tile.channel = index / strips(problem);
-    tile.first_column = first * problem.width.stride;
     tile.positions = smaller(strip_width(problem), problem.width.positions - first);
     tile.width = (tile.positions - 1) * problem.width.stride + problem.width.window;
-    tile.rows = problem.depth.length * problem.height.length;
-    tile.all_positions = problem.depth.positions * problem.height.positions * tile.positions;
+    tile.down = problem.height;
+    tile.down.positions = smaller(band_height(problem), problem.height.positions - band);
+    if (is_plane(problem))
+        tile.down.length = (tile.down.positions - 1) * problem.height.stride + problem.height.window;
+    tile.first_pixel = channel * problem.plane() + band * problem.height.stride * problem.width.length +
+                       first * problem.width.stride;
+    tile.rows = problem.depth.length * tile.down.length;
+    tile.all_positions = problem.depth.positions * tile.down.positions * tile.positions;
     return tile;
 }
 
@@ -236,7 +286,8 @@ struct Statistics {
     double taps[MAX_WINDOW];
     Wide *row, *row_squares;  // one row of the tile in double: the variance is a small difference
     Wide *means, *squares, *spare;
-    Vec *centred_means, *variances;
+    Vec *centred_means, *rests, *deviations;
+    Vec risk;
     Vec offset;
 };
 
@@ -277,25 +328,33 @@ void smooth_axis(const Axis &axis, int64_t outer, int64_t inner, const double *t
     values = to - outer * axis.positions * inner;
 }
 
-// Takes each lane's offset from its pixels and finds means and variances of what is left.
+// Window means of values that smooth_rows or the like have averaged along the width.
+void smooth_other_axes(const Pairwise &problem, const Tile &tile, const double *taps, Wide *&values, Wide *&spare) {
+    const Axis &deep = problem.depth, &down = tile.down;
+    if (down.length > 1) smooth_axis(down, deep.length, tile.positions, taps, values, spare);
+    if (deep.length > 1) smooth_axis(deep, 1, down.positions * tile.positions, taps, values, spare);
+}
+
+// Takes each lane's offset from its pixels and finds means and standard deviations of what is left.
 void find_statistics(const Pairwise &problem, const Tile &tile, Vec *pixels, Statistics &work) {
     work.offset = typical_value(pixels, tile.pixels());
     for (int64_t p = 0; p < tile.pixels(); ++p) pixels[p] -= work.offset;
     smooth_rows(problem, tile, pixels, work);
-    const Axis &deep = problem.depth, &down = problem.height;
-    if (down.length > 1) {
-        smooth_axis(down, deep.length, tile.positions, work.taps, work.means, work.spare);
-        smooth_axis(down, deep.length, tile.positions, work.taps, work.squares, work.spare);
-    }
-    if (deep.length > 1) {
-        smooth_axis(deep, 1, down.positions * tile.positions, work.taps, work.means, work.spare);
-        smooth_axis(deep, 1, down.positions * tile.positions, work.taps, work.squares, work.spare);
-    }
+    smooth_other_axes(problem, tile, work.taps, work.means, work.spare);
+    smooth_other_axes(problem, tile, work.taps, work.squares, work.spare);
+    work.risk = zero();
     for (int64_t p = 0; p < tile.all_positions; ++p) {
         const Wide mean_square = square(work.means[p]);
+        Vec variance;
         narrow(work.means[p], work.centred_means + p);
-        narrow({work.squares[p].low - mean_square.low, work.squares[p].high - mean_square.high}, work.variances + p);
+        const Wide rounded = widen(work.centred_means[p]);
+        narrow({work.means[p].low - rounded.low, work.means[p].high - rounded.high}, work.rests + p);
+        narrow({work.squares[p].low - mean_square.low, work.squares[p].high - mean_square.high}, &variance);
+        work.deviations[p] = square_root(variance);
+        const Vec mean = work.centred_means[p];
+        work.risk += variance > FLAT ? mean * mean / (variance + C2 / 2) : zero();
     }
+    work.risk = square_root(work.risk);
 }
 
 struct Workspace {
@@ -320,12 +379,13 @@ Workspace workspace(const Pairwise &problem, Scratch &scratch) {
     statistics.squares = scratch.take<Wide>(tile.rows * tile.positions);
     statistics.spare = scratch.take<Wide>(tile.rows * tile.positions);
     statistics.centred_means = scratch.take<Vec>(tile.all_positions);
-    statistics.variances = scratch.take<Vec>(tile.all_positions);
+    statistics.rests = scratch.take<Vec>(tile.all_positions);
+    statistics.deviations = scratch.take<Vec>(tile.all_positions);
     work.x = scratch.take<Vec>(tile.x_size());
     work.y = scratch.take<Vec>(tile.y_size());
     work.products = scratch.take<Vec>(tile.width);
-    work.rows = scratch.take<Vec>(problem.height.length * tile.positions);
-    work.planes = scratch.take<Vec>(problem.depth.window * problem.height.positions * tile.positions);
+    work.rows = scratch.take<Vec>(tile.down.length * tile.positions);
+    work.planes = scratch.take<Vec>(problem.depth.window * tile.down.positions * tile.positions);
     return work;
 }
 
@@ -333,8 +393,7 @@ Workspace workspace(const Pairwise &problem, Scratch &scratch) {
 void gather(const Pairwise &problem, const Tile &tile, const float *images, int64_t first, int64_t last, Vec *pixels) {
     const float *at[LANES];
     for (int lane = 0; lane < LANES; ++lane)
-        at[lane] = images + smaller(first + lane, last - 1) * problem.pixels() + tile.channel * problem.plane() +
-                   tile.first_column;
+        at[lane] = images + smaller(first + lane, last - 1) * problem.pixels() + tile.first_pixel;
     for (int64_t row = 0; row < tile.rows; ++row) {
         rows_to_lanes(at, tile.width, pixels + row * tile.width);
         for (int lane = 0; lane < LANES; ++lane) at[lane] += problem.width.length;
@@ -344,29 +403,35 @@ void gather(const Pairwise &problem, const Tile &tile, const float *images, int6
 // A window of one tap has no covariance: each pixel is its own mean. For x' = 0 that comes out without rounding.
 NEUROSQL_INLINE bool is_own_mean(const Pairwise &problem) { return problem.width.window == 1; }
 
-// work.x = m', m, m^2 + C1, v + C2 of each position
+// work.x = m', m, m^2 + C1, v + C2, root of v of each position
 void prepare_x(const Pairwise &problem, const Tile &tile, int64_t first, int64_t last, Workspace &work) {
     gather(problem, tile, problem.x, first, last, work.x);
     find_statistics(problem, tile, work.x, work.statistics);
     Vec *at = work.x;
-    for (int64_t p = 0; p < tile.all_positions; ++p, at += 4) {
+    for (int64_t p = 0; p < tile.all_positions; ++p, at += X_STATISTICS) {
+        const Vec deviation = work.statistics.deviations[p];
         const Vec centred = work.statistics.centred_means[p], mean = centred + work.statistics.offset;
         at[0] = is_own_mean(problem) ? zero() : centred;
         at[1] = mean;
         at[2] = mean * mean + C1;
-        at[3] = work.statistics.variances[p] + C2;
+        at[3] = deviation * deviation + C2;
+        at[4] = deviation;
     }
+    for (int64_t p = 0; p < tile.all_positions; ++p) *at++ = work.statistics.rests[p];
+    *at = work.statistics.risk;
 }
 
-// work.y = pixels y', then m', v of each position, then the offset
+// work.y = pixels y', then m', root of v of each position, then the offset
 void prepare_y(const Pairwise &problem, const Tile &tile, int64_t first, int64_t last, Workspace &work) {
     gather(problem, tile, problem.y, first, last, work.y);
     find_statistics(problem, tile, work.y, work.statistics);
     Vec *at = work.y + tile.pixels();
-    for (int64_t p = 0; p < tile.all_positions; ++p, at += 2) {
+    for (int64_t p = 0; p < tile.all_positions; ++p, at += Y_STATISTICS) {
         at[0] = work.statistics.centred_means[p];
-        at[1] = work.statistics.variances[p];
+        at[1] = work.statistics.deviations[p];
     }
+    for (int64_t p = 0; p < tile.all_positions; ++p) *at++ = work.statistics.rests[p];
+    *at++ = work.statistics.risk;
     *at = work.statistics.offset;
 }
 
@@ -381,19 +446,28 @@ NEUROSQL_INLINE Fraction sum_of(Fraction a, Fraction b) {
     return {a.top * b.bottom + b.top * a.bottom, a.bottom * b.bottom};
 }
 
-// A quarter of SSIM at one position from E[x'y'].
-template <class X> NEUROSQL_INLINE Fraction quarter_ssim(Vec product_mean, const X *x, const Vec *y, Vec offset) {
+// A quarter of SSIM at one position from the covariance + C2/2. The covariance is at most the product of the
+// deviations, which are exact: where one image is flat, nothing is left of the rounding errors.
+template <class X> NEUROSQL_INLINE Fraction quarter_ssim(Vec covariance, const X *x, const Vec *y, Vec offset) {
     const Vec y_mean = y[0] + offset;
     const Vec luminance = x[1] * y_mean + C1 / 2;
-    const Vec covariance = product_mean - x[0] * y[0];
-    return {luminance * covariance, (y_mean * y_mean + x[2]) * (y[1] + x[3])};
+    covariance = between(covariance, C2 / 2 - x[4] * y[1], C2 / 2 + x[4] * y[1]);
+    return {luminance * covariance, (y_mean * y_mean + x[2]) * (y[1] * y[1] + x[3])};
 }
 
-// Each window is symmetric: pairs of values that share a tap are added first. `start` is where the sum begins.
-template <int Half> NEUROSQL_INLINE Vec weighted(const Vec *values, const Vec *taps, Vec start) {
-    Vec sum = start + taps[Half] * values[Half];
+// Each window is symmetric: pairs of values that share a tap are added first. The order of the taps is the one of least
+// rounding: for a sum that grows, the smallest first; for one that starts at about the negative result, the largest.
+template <int Half> NEUROSQL_INLINE Vec weighted(const Vec *values, const Vec *taps) {
+    Vec sum = zero();
     NEUROSQL_UNROLL
     for (int k = 0; k < Half; ++k) sum += taps[k] * (values[k] + values[2 * Half - k]);
+    return sum + taps[Half] * values[Half];
+}
+
+template <int Half> NEUROSQL_INLINE Vec weighted_from(Vec start, const Vec *values, const Vec *taps) {
+    Vec sum = start + taps[Half] * values[Half];
+    NEUROSQL_UNROLL
+    for (int k = Half - 1; k >= 0; --k) sum += taps[k] * (values[k] + values[2 * Half - k]);
     return sum;
 }
 
@@ -404,7 +478,7 @@ NEUROSQL_INLINE void smooth_across(const X *x, const Vec *y, const Vec *taps, Ve
     NEUROSQL_UNROLL
     for (int k = 0; k < Count + 2 * Half; ++k) product[k] = y[k] * x[k];
     NEUROSQL_UNROLL
-    for (int o = 0; o < Count; ++o) to[o] = weighted<Half>(product + o, taps, zero());
+    for (int o = 0; o < Count; ++o) to[o] = weighted<Half>(product + o, taps);
 }
 
 // A tile of pictures, as its parts see it.
@@ -413,6 +487,7 @@ template <class X> struct Plane {
     const Vec *y_pixels, *y_statistics;
     Vec offset;
     int width, positions;
+    int64_t rows, rows_of_positions;
 };
 
 // Sum of a quarter of SSIM over Rows rows of positions, from `row` on; the rows that they need are in the ring.
@@ -436,9 +511,10 @@ NEUROSQL_INLINE Vec sum_down(const Plane<X> &plane, const Vec (*ring)[BLOCK], in
                 const int o = group * SHARED + s;
                 if (o >= Rows) break;
                 const int64_t p = (row + o) * plane.positions + c;
-                const Vec mean = weighted<Half>(column + o, taps, broadcast(C2 / 2));
-                const Fraction one =
-                    quarter_ssim(mean, plane.x_statistics + 4 * p, plane.y_statistics + 2 * p, plane.offset);
+                const X *x = plane.x_statistics + X_STATISTICS * p;
+                const Vec *y = plane.y_statistics + Y_STATISTICS * p;
+                const Vec covariance = weighted_from<Half>(C2 / 2 - y[0] * x[0], column + o, taps);
+                const Fraction one = quarter_ssim(covariance, x, y, plane.offset);
                 fraction = s ? sum_of(fraction, one) : one;
             }
             sums[group] += fraction.top / fraction.bottom;
@@ -463,7 +539,7 @@ template <int Half, class X> NEUROSQL_INLINE Vec sum_plane(const Pairwise &probl
     Vec ring[RING][BLOCK];
     Vec total = zero();
     int64_t done = 0;
-    for (int64_t r = 0; r < problem.height.length; ++r) {
+    for (int64_t r = 0; r < plane.rows; ++r) {
         const X *x = plane.x_pixels + r * plane.width;
         const Vec *y = plane.y_pixels + r * plane.width;
         Vec *to = ring[r & (RING - 1)];
@@ -479,9 +555,9 @@ template <int Half, class X> NEUROSQL_INLINE Vec sum_plane(const Pairwise &probl
             done += BLOCK;
         }
     }
-    for (; done + 2 <= problem.height.positions; done += 2)
+    for (; done + 2 <= plane.rows_of_positions; done += 2)
         total += sum_down<Half, 2>(plane, ring, done, done, taps.value);
-    for (; done < problem.height.positions; ++done) total += sum_down<Half, 1>(plane, ring, done, done, taps.value);
+    for (; done < plane.rows_of_positions; ++done) total += sum_down<Half, 1>(plane, ring, done, done, taps.value);
     return total;
 }
 
@@ -493,14 +569,14 @@ NEUROSQL_INLINE Vec sum_strided_plane(const Pairwise &problem, const Plane<X> &p
     Vec ring[RING][BLOCK];
     Vec total = zero();
     int64_t done = 0;
-    for (int64_t r = 0; done < problem.height.positions; ++r) {
+    for (int64_t r = 0; done < plane.rows_of_positions; ++r) {
         const int64_t first = done * stride;
         if (r < first) continue;  // rows between the windows
         const X *x = plane.x_pixels + r * plane.width;
         const Vec *y = plane.y_pixels + r * plane.width;
         for (int c = 0; c < plane.width; ++c) products[c] = y[c] * x[c];
         Vec *to = ring[r & (RING - 1)];
-        for (int c = 0; c < plane.positions; ++c) to[c] = weighted<Half>(products + c * stride, taps.value, zero());
+        for (int c = 0; c < plane.positions; ++c) to[c] = weighted<Half>(products + c * stride, taps.value);
         if (r == first + 2 * Half) total += sum_down<Half, 1>(plane, ring, done++, first, taps.value);
     }
     return total;
@@ -517,12 +593,12 @@ NEUROSQL_INLINE Vec weighted_apart(const Vec *values, int64_t pitch, int window,
 template <class X>
 Vec sum_volume(const Pairwise &problem, const Tile &tile, const X *x, const Vec *y, Workspace &work) {
     static const float ONE[1] = {1.0f};
-    const Axis &deep = problem.depth, &down = problem.height, &across = problem.width;
+    const Axis &deep = problem.depth, &down = tile.down, &across = problem.width;
     const float *deep_taps = deep.window > 1 ? problem.taps : ONE;
     const float *down_taps = down.window > 1 ? problem.taps : ONE;
     const X *x_statistics = x + tile.pixels();
     const Vec *y_statistics = y + tile.pixels();
-    const Vec offset = y[tile.y_size() - 1];
+    const Vec offset = y[tile.y_offset()];
     const int64_t plane_positions = down.positions * tile.positions;
     Vec total = zero();
     int64_t position = 0;
@@ -543,15 +619,57 @@ Vec sum_volume(const Pairwise &problem, const Tile &tile, const X *x, const Vec 
         if (first < 0 || first % deep.stride) continue;
         Vec sum = zero();
         for (int64_t p = 0; p < plane_positions; ++p, ++position) {
-            Vec mean = broadcast(C2 / 2);
+            const X *x_here = x_statistics + X_STATISTICS * position;
+            const Vec *y_here = y_statistics + Y_STATISTICS * position;
+            Vec mean = C2 / 2 - y_here[0] * x_here[0];
             for (int k = 0; k < deep.window; ++k)
                 mean += work.planes[(first + k) % deep.window * plane_positions + p] * deep_taps[k];
-            const Fraction ssim = quarter_ssim(mean, x_statistics + 4 * position, y_statistics + 2 * position, offset);
+            const Fraction ssim = quarter_ssim(mean, x_here, y_here, offset);
             sum += ssim.top / ssim.bottom;
         }
         total += sum;
     }
     return total;
+}
+
+NEUROSQL_INLINE Wide times(Wide a, float b) { return {a.low * double{b}, a.high * double{b}}; }
+NEUROSQL_INLINE Wide times(Wide a, Wide b) { return {a.low * b.low, a.high * b.high}; }
+NEUROSQL_INLINE Wide times(Wide a, Vec b) { return times(a, widen(b)); }
+NEUROSQL_INLINE Wide exact_mean(Vec mean, Vec rest) {
+    const Wide a = widen(mean), b = widen(rest);
+    return {a.low + b.low, a.high + b.high};
+}
+NEUROSQL_INLINE Wide times_mean(Wide a, float mean, float rest) {
+    const double exact = double{mean} + double{rest};
+    return {a.low * exact, a.high * exact};
+}
+NEUROSQL_INLINE Wide times_mean(Wide a, Vec mean, Vec rest) { return times(a, exact_mean(mean, rest)); }
+
+// The same with covariances in double, for images of any kind: slower.
+template <class X>
+__attribute__((noinline)) Vec sum_exactly(const Pairwise &problem, const Tile &tile, const X *x, const Vec *y,
+                                          Workspace &work) {
+    Statistics &statistics = work.statistics;
+    Wide *to = statistics.means;
+    for (int64_t r = 0; r < tile.rows; ++r) {
+        for (int64_t c = 0; c < tile.width; ++c)
+            statistics.row[c] = times(widen(y[r * tile.width + c]), x[r * tile.width + c]);
+        for (int64_t c = 0; c < tile.positions; ++c)
+            *to++ = weighted_sum(statistics.row + c * problem.width.stride, 1, problem.width.window, statistics.taps);
+    }
+    smooth_other_axes(problem, tile, statistics.taps, statistics.means, statistics.spare);
+    const X *x_statistics = x + tile.pixels();
+    const Vec *y_statistics = y + tile.pixels();
+    Vec total = zero(), rest = zero();
+    for (int64_t p = 0; p < tile.all_positions; ++p, x_statistics += X_STATISTICS, y_statistics += Y_STATISTICS) {
+        const Wide y_mean = exact_mean(y_statistics[0], y[tile.y_rests() + p]);
+        const Wide means = times_mean(y_mean, x_statistics[0], x[tile.x_rests() + p]), product = statistics.means[p];
+        Vec covariance;
+        narrow({product.low - means.low, product.high - means.high}, &covariance);
+        const Fraction ssim = quarter_ssim(covariance + C2 / 2, x_statistics, y_statistics, y[tile.y_offset()]);
+        add_exactly<Vec>(total, rest, ssim.top / ssim.bottom);
+    }
+    return total + rest;
 }
 
 template <int Half, class X>
@@ -561,9 +679,11 @@ __attribute__((noinline)) Vec sum_tile(const Pairwise &problem, const Tile &tile
                          x + tile.pixels(),
                          y,
                          y + tile.pixels(),
-                         y[tile.y_size() - 1],
+                         y[tile.y_offset()],
                          static_cast<int>(tile.width),
-                         static_cast<int>(tile.positions)};
+                         static_cast<int>(tile.positions),
+                         tile.down.length,
+                         tile.down.positions};
     if (problem.width.stride > 1) return sum_strided_plane<Half>(problem, plane, work.products);
     return sum_plane<Half>(problem, plane);
 }
@@ -574,6 +694,12 @@ template <class X> TileSum<X> tile_sum(const Pairwise &problem) {
     static const TileSum<X> by_half_window[] = {sum_tile<0, X>, sum_tile<1, X>, sum_tile<2, X>,
                                                 sum_tile<3, X>, sum_tile<4, X>, sum_tile<5, X>};
     return is_plane(problem) ? by_half_window[problem.width.window / 2] : sum_volume<X>;
+}
+
+NEUROSQL_INLINE float largest_lane(Vec value) {
+    float most = value[0];
+    for (int lane = 1; lane < LANES; ++lane) most = most < value[lane] ? value[lane] : most;
+    return most;
 }
 
 // The tile's share of ssim_weight (1 - SSIM), from the sum of a quarter of SSIM.
@@ -628,36 +754,52 @@ NEUROSQL_INLINE void l1_chunk(const float *x, const float *y, int64_t pitch, int
         for (int k = 0; k < Columns; ++k) sums[i][k] = sum_of_lanes(total[i][k]);
 }
 
+// Costs as sums and what rounding lost of them, row by row.
+struct Sums {
+    float *sum;
+    int64_t pitch;
+    float *rest;
+    int64_t rest_pitch;
+
+    Sums at(int64_t row, int64_t column) const {
+        return {sum + row * pitch + column, pitch, rest + row * rest_pitch + column, rest_pitch};
+    }
+};
+
 template <int Rows, int Columns>
-__attribute__((noinline)) void add_l1(const Pairwise &problem, int64_t row, int64_t column, int64_t begin, float *out,
-                                      int64_t pitch) {
+__attribute__((noinline)) void add_l1(const Pairwise &problem, int64_t row, int64_t column, int64_t begin, Sums out) {
     const float scale = static_cast<float>(problem.l1_weight / static_cast<double>(problem.pixels()));
     const int64_t count = smaller(L1_CHUNK, problem.pixels() - begin);
     float sums[Rows][Columns];
     l1_chunk<Rows, Columns>(problem.x + row * problem.pixels() + begin, problem.y + column * problem.pixels() + begin,
                             problem.pixels(), count, sums);
     for (int i = 0; i < Rows; ++i)
-        for (int k = 0; k < Columns; ++k) out[i * pitch + k] += sums[i][k] * scale;
+        for (int k = 0; k < Columns; ++k)
+            add_exactly(out.sum[i * out.pitch + k], out.rest[i * out.rest_pitch + k], sums[i][k] * scale);
 }
+
+// A block of the matrix: `out` begins at its first row and column.
+struct Block {
+    int64_t first_row, last_row, first_column, last_column;
+    Sums out;
+};
 
 // out += l1_weight sum|x - y| over a chunk, for Rows rows and a range of columns
 template <int Rows>
-void l1_rows(const Pairwise &problem, int64_t row, int64_t first_column, int64_t last_column, int64_t begin,
-             float *out) {
+void l1_rows(const Pairwise &problem, int64_t row, int64_t first_column, int64_t last_column, int64_t begin, Sums out) {
     int64_t k = first_column;
-    for (; k + 4 <= last_column; k += 4)
-        add_l1<Rows, 4>(problem, row, k, begin, out + row * problem.m + k, problem.m);
-    for (; k < last_column; ++k) add_l1<Rows, 1>(problem, row, k, begin, out + row * problem.m + k, problem.m);
+    for (; k + 4 <= last_column; k += 4) add_l1<Rows, 4>(problem, row, k, begin, out.at(0, k - first_column));
+    for (; k < last_column; ++k) add_l1<Rows, 1>(problem, row, k, begin, out.at(0, k - first_column));
 }
 
-void l1_block(const Pairwise &problem, int64_t first_row, int64_t last_row, int64_t first_column, int64_t last_column,
-              float *out) {
-    for (int64_t k = first_column; k < last_column; k += L1_COLUMNS) {
-        const int64_t end = smaller(k + L1_COLUMNS, last_column);
+void l1_block(const Pairwise &problem, const Block &block) {
+    for (int64_t k = block.first_column; k < block.last_column; k += L1_COLUMNS) {
+        const int64_t end = smaller(k + L1_COLUMNS, block.last_column);
         for (int64_t begin = 0; begin < problem.pixels(); begin += L1_CHUNK) {
-            int64_t i = first_row;
-            for (; i + L1_ROWS <= last_row; i += L1_ROWS) l1_rows<L1_ROWS>(problem, i, k, end, begin, out);
-            for (; i < last_row; ++i) l1_rows<1>(problem, i, k, end, begin, out);
+            int64_t i = block.first_row;
+            const auto out = [&] { return block.out.at(i - block.first_row, k - block.first_column); };
+            for (; i + L1_ROWS <= block.last_row; i += L1_ROWS) l1_rows<L1_ROWS>(problem, i, k, end, begin, out());
+            for (; i < block.last_row; ++i) l1_rows<1>(problem, i, k, end, begin, out());
         }
     }
 }
@@ -670,8 +812,9 @@ int64_t block_rows(const Pairwise &problem) {
     return larger(FEWEST, smaller(fitting, MOST)) / LANES * LANES;
 }
 
-int64_t block_scratch(const Pairwise &problem, int64_t rows) {
+int64_t block_scratch(const Pairwise &problem, int64_t rows, int64_t columns) {
     Scratch scratch{nullptr};
+    scratch.take<float>(rows * columns);
     workspace(problem, scratch);
     scratch.take<float>(rows * tile_at(problem, 0).x_size());
     return scratch.used;
@@ -679,7 +822,7 @@ int64_t block_scratch(const Pairwise &problem, int64_t rows) {
 
 // to = the tile's pixels of real image i, less its offset
 void copy_pixels(const Pairwise &problem, const Tile &tile, int64_t i, float offset, float *to) {
-    const float *from = problem.x + i * problem.pixels() + tile.channel * problem.plane() + tile.first_column;
+    const float *from = problem.x + i * problem.pixels() + tile.first_pixel;
     const float keep = is_own_mean(problem) ? 0.0f : 1.0f;
     for (int64_t row = 0; row < tile.rows; ++row, from += problem.width.length, to += tile.width)
         for (int64_t c = 0; c < tile.width; ++c) to[c] = (from[c] - offset) * keep;
@@ -693,29 +836,36 @@ void x_block(const Pairwise &problem, const Tile &tile, int64_t first, int64_t l
         float *to = records + (i - first) * tile.x_size();
         for (int lane = 0; lane < lanes; ++lane)
             copy_pixels(problem, tile, i + lane, work.statistics.offset[lane], to + lane * tile.x_size());
-        lanes_to_rows(work.x, 4 * tile.all_positions, lanes, to + tile.pixels(), tile.x_size());
+        lanes_to_rows(work.x, tile.x_size() - tile.pixels(), lanes, to + tile.pixels(), tile.x_size());
     }
 }
 
-void ssim_block(const Pairwise &problem, int64_t first_row, int64_t last_row, int64_t first_column,
-                int64_t last_column, float *out, Scratch scratch) {
+void ssim_block(const Pairwise &problem, const Block &block, Scratch &scratch) {
     Workspace work = workspace(problem, scratch);
-    float *records = scratch.take<float>((last_row - first_row) * tile_at(problem, 0).x_size());
+    const int64_t rows = block.last_row - block.first_row;
+    float *records = scratch.take<float>(rows * tile_at(problem, 0).x_size());
     const TileSum<float> sum = tile_sum<float>(problem);
     for (int64_t t = 0; t < tile_count(problem); ++t) {
         const Tile tile = tile_at(problem, t);
-        x_block(problem, tile, first_row, last_row, records, work);
-        for (int64_t k = first_column; k < last_column; k += LANES) {
-            prepare_y(problem, tile, k, last_column, work);
-            const int lanes = static_cast<int>(smaller(LANES, last_column - k));
-            for (int64_t i = first_row; i < last_row; ++i) {
-                const float *x = records + (i - first_row) * tile.x_size();
-                const Vec cost = share(problem, tile, sum(problem, tile, x, work.y, work));
-                float *to = out + i * problem.m + k;
+        x_block(problem, tile, block.first_row, block.last_row, records, work);
+        for (int64_t k = block.first_column; k < block.last_column; k += LANES) {
+            prepare_y(problem, tile, k, block.last_column, work);
+            const int lanes = static_cast<int>(smaller(LANES, block.last_column - k));
+            const float safe = RISKY * static_cast<float>(tile.all_positions);
+            const float risk = largest_lane(work.y[tile.y_risk()]);
+            for (int64_t i = 0; i < rows; ++i) {
+                const float *x = records + i * tile.x_size();
+                const TileSum<float> sum_one = x[tile.x_risk()] * risk > safe ? sum_exactly<float> : sum;
+                const Vec cost = share(problem, tile, sum_one(problem, tile, x, work.y, work));
+                const Sums to = block.out.at(i, k - block.first_column);
                 if (lanes == LANES) {
-                    store(to, load(to) + cost);
+                    Vec total = load(to.sum), rest = load(to.rest);
+                    add_exactly(total, rest, cost);
+                    store(to.sum, total);
+                    store(to.rest, rest);
                 } else {
-                    for (int lane = 0; lane < lanes; ++lane) to[lane] += cost[lane];
+                    for (int lane = 0; lane < lanes; ++lane)
+                        add_exactly<float>(to.sum[lane], to.rest[lane], cost[lane]);
                 }
             }
         }
@@ -723,12 +873,18 @@ void ssim_block(const Pairwise &problem, int64_t first_row, int64_t last_row, in
 }
 
 void block(const Pairwise &problem, int64_t first_row, int64_t last_row, int64_t first_column, int64_t last_column,
-           float *out, void *scratch) {
-    for (int64_t i = first_row; i < last_row; ++i)
-        for (int64_t k = first_column; k < last_column; ++k) out[i * problem.m + k] = 0;
-    if (problem.l1_weight != 0) l1_block(problem, first_row, last_row, first_column, last_column, out);
-    if (problem.ssim_weight != 0)
-        ssim_block(problem, first_row, last_row, first_column, last_column, out, Scratch{static_cast<char *>(scratch)});
+           float *out, void *memory) {
+    Scratch scratch{static_cast<char *>(memory)};
+    const int64_t rows = last_row - first_row, columns = last_column - first_column;
+    float *rest = scratch.take<float>(rows * columns);
+    const Sums sums{out + first_row * problem.m + first_column, problem.m, rest, columns};
+    const Block whole{first_row, last_row, first_column, last_column, sums};
+    for (int64_t i = 0; i < rows; ++i)
+        for (int64_t k = 0; k < columns; ++k) *sums.at(i, k).sum = *sums.at(i, k).rest = 0;
+    if (problem.l1_weight != 0) l1_block(problem, whole);
+    if (problem.ssim_weight != 0) ssim_block(problem, whole, scratch);
+    for (int64_t i = 0; i < rows; ++i)
+        for (int64_t k = 0; k < columns; ++k) *sums.at(i, k).sum += *sums.at(i, k).rest;
 }
 
 // Chosen pairs.
@@ -761,18 +917,19 @@ void y_records(const Pairwise &problem, int64_t t, int64_t first, int64_t last, 
 }
 
 void pairs_l1(const Pairwise &problem, const int64_t *rows, const int64_t *columns, const int64_t *order, int64_t first,
-              int64_t last, float *out) {
+              int64_t last, float *out, float *rest) {
     for (int64_t p = first; p < last; ++p) {
-        out[order[p]] = 0;
+        out[order[p]] = rest[order[p]] = 0;
         if (problem.l1_weight == 0) continue;
         for (int64_t begin = 0; begin < problem.pixels(); begin += L1_CHUNK)
-            add_l1<1, 1>(problem, rows[order[p]], columns[order[p]], begin, out + order[p], 1);
+            add_l1<1, 1>(problem, rows[order[p]], columns[order[p]], begin, {out + order[p], 1, rest + order[p], 1});
     }
 }
 
 // LANES pairs at a time. Where they all have one real image, its record is used as it is.
 void pairs_tile(const Pairwise &problem, int64_t t, const float *x_records, const float *y_records, const int64_t *rows,
-                const int64_t *columns, const int64_t *order, int64_t first, int64_t last, float *out, void *memory) {
+                const int64_t *columns, const int64_t *order, int64_t first, int64_t last, float *out, float *rest,
+                void *memory) {
     Scratch scratch{static_cast<char *>(memory)};
     Workspace work = workspace(problem, scratch);
     const Tile tile = tile_at(problem, t);
@@ -789,15 +946,19 @@ void pairs_tile(const Pairwise &problem, int64_t t, const float *x_records, cons
             one_row = one_row && x[lane] == x[0];
         }
         rows_to_lanes(y, tile.y_size(), work.y);
-        Vec quarters;
+        const float safe = RISKY * static_cast<float>(tile.all_positions);
+        Vec quarters, risk = work.y[tile.y_risk()];
+        for (int lane = 0; lane < LANES; ++lane) risk[lane] *= x[lane][tile.x_risk()];
+        const bool exactly = largest_lane(risk) > safe;
         if (one_row) {
-            quarters = sum_one(problem, tile, x[0], work.y, work);
+            quarters = (exactly ? sum_exactly<float> : sum_one)(problem, tile, x[0], work.y, work);
         } else {
             rows_to_lanes(x, tile.x_size(), work.x);
-            quarters = sum_each(problem, tile, work.x, work.y, work);
+            quarters = (exactly ? sum_exactly<Vec> : sum_each)(problem, tile, work.x, work.y, work);
         }
         const Vec cost = share(problem, tile, quarters);
-        for (int lane = 0; lane < lanes; ++lane) out[order[p + lane]] += cost[lane];
+        for (int lane = 0; lane < lanes; ++lane)
+            add_exactly<float>(out[order[p + lane]], rest[order[p + lane]], cost[lane]);
     }
 }
 

@@ -1,5 +1,6 @@
 """The compiled pairwise cost: the plain formula in float64, for every instruction set and shape."""
 
+import families
 import numpy as np
 import pytest
 import torch
@@ -148,6 +149,28 @@ def test_flat_and_saturated_images_lose_no_digits(shape):
     x = np.concatenate([adversarial(kind, 3, shape, 1) for kind in KINDS])
     y = np.concatenate([adversarial(kind, 5, shape, 2) for kind in KINDS] + [x])
     np.testing.assert_allclose(pairwise(x, y), reference(x, y), rtol=0, atol=TOLERANCE)
+
+
+FAMILY_SHAPES = [(1, 28, 28), (3, 64, 64), (1, 128, 128), (1, 300), (1, 14, 15, 16)]
+
+
+@pytest.mark.parametrize("shape", FAMILY_SHAPES, ids=str)
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_plausible_images_keep_six_digits(family, shape):
+    x = families.images(family, 4, shape, seed=1)
+    y = np.concatenate([families.images(family, 14, shape, seed=2), families.images("noise", 2, shape), x])
+    exact = reference(x, y)
+    np.testing.assert_allclose(pairwise(x, y), exact, rtol=0, atol=TOLERANCE)
+    rows, columns = np.divmod(np.random.default_rng(0).permutation(exact.size), len(y))
+    np.testing.assert_allclose(pairs(x, y, rows, columns), exact[rows, columns], rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (1, 64, 64), (1, 300)], ids=str)
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_plausible_images_keep_six_digits_on_a_stride(family, shape):
+    x, y = families.images(family, 3, shape, seed=1), families.images(family, 17, shape, seed=2)
+    expected = 1 - strided_ssim(x, y, 3)
+    np.testing.assert_allclose(pairwise(x, y, 1.0, 0.0, stride=3), expected, rtol=0, atol=2 * TOLERANCE)
 
 
 def test_images_of_a_larger_range():
