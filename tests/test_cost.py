@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import families
 import numpy as np
 import pytest
 import torch
@@ -11,8 +12,12 @@ from skimage.metrics import structural_similarity
 
 from neurosql import InputError
 from neurosql.cost import (
+    C1,
+    C2,
     NAMES,
     Cost,
+    _bands,
+    _smooth,
     _ssim_matrix,
     _ssim_matrix_by_windows,
     gaussian_window,
@@ -84,6 +89,22 @@ def test_the_path_for_a_gpu_equals_the_one_for_a_cpu(shape, stride):
         assert torch.allclose(by_windows, _ssim_matrix(x, y, memory, stride), atol=1e-5)
         exact = _ssim_matrix(x.double(), y.double(), memory, stride)
         assert torch.allclose(by_windows.double(), exact, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 64, 64), (1, 300), (1, 12, 12, 13)], ids=str)
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_plausible_images_keep_six_digits(family, shape):
+    x = torch.from_numpy(families.images(family, 3, shape, seed=1))
+    y = torch.cat([torch.from_numpy(families.images(family, 6, shape, seed=2)), x])
+    cost = Cost()
+    exact = torch.stack([cost.paired(image.expand_as(y), y.double()) for image in x.double()])
+    assert (cost.matrix(x, y) - exact).abs().max() < 1e-6
+    for similarity in (_ssim_matrix, _ssim_matrix_by_windows):
+        difference = similarity(x, y, 2**28) - _ssim_matrix(x.double(), y.double(), 2**28)
+        assert (0.5 * difference).abs().max() < 1e-6  # half of it is in the cost
+    # The training loss is plain float32, and so a little less exact.
+    rows = torch.stack([cost.paired(image.expand_as(y), y) for image in x])
+    assert (rows - exact).abs().max() < 3e-5
 
 
 @pytest.mark.parametrize("stride", [2, 3, 50])
@@ -181,6 +202,42 @@ def test_paired_loss_has_the_right_gradient(name):
     x = pictures(2, (1, 9, 10)).double()
     y = pictures(2, (1, 9, 10), seed=1).double().mul(0.8).add(0.1).requires_grad_()
     assert torch.autograd.gradcheck(lambda y: Cost.named(name).paired(x, y), (y,), atol=1e-6)
+
+
+def five_filters(x, y):
+    """SSIM from the means of x, y, xx, yy and xy, left to autograd."""
+    bands = _bands(x.shape[2:], x)
+    mx, my, xx, yy, xy = (_smooth(t, bands) for t in (x, y, x * x, y * y, x * y))
+    quotient = (2 * mx * my + C1) * (2 * (xy - mx * my) + C2)
+    return (quotient / ((mx**2 + my**2 + C1) * (xx - mx**2 + yy - my**2 + C2))).flatten(1).mean(1)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_analytic_gradient_is_that_of_autograd(shape, monkeypatch):
+    monkeypatch.setattr("neurosql.cost._PAIRED_PASS", 2 * int(np.prod(shape)))  # several passes
+    x, y = pictures(5, shape).double().requires_grad_(), pictures(5, shape, seed=1).double().requires_grad_()
+    weights = torch.linspace(0.5, 1.5, 5, dtype=torch.float64)
+    expected = 0.3 * (1 - five_filters(x, y)) + 0.6 * (x - y).abs().flatten(1).mean(1)
+    found = Cost(0.3, 0.6).paired(x, y)
+    assert torch.allclose(found, expected, atol=1e-12)
+    for inputs in [(x, y), (x,), (y,)]:
+        wanted = torch.autograd.grad(expected @ weights, inputs, retain_graph=True)
+        only = [t if any(t is i for i in inputs) else t.detach() for t in (x, y)]
+        given = torch.autograd.grad(Cost(0.3, 0.6).paired(*only) @ weights, inputs)
+        for a, b in zip(given, wanted):
+            assert torch.allclose(a, b, atol=1e-12)
+
+
+def test_both_gradients_pass_the_check_of_finite_differences():
+    x = pictures(2, (2, 7, 8)).double().mul(0.7).add(0.2).requires_grad_()
+    y = pictures(2, (2, 7, 8), seed=1).double().mul(0.8).add(0.1).requires_grad_()
+    assert torch.autograd.gradcheck(Cost(0.4, 0.3, 0.3).paired, (x, y), atol=1e-6)
+
+
+def test_a_second_derivative_is_refused():
+    x, y = pictures(2, (1, 12, 12)), pictures(2, (1, 12, 12), seed=1).requires_grad_()
+    with pytest.raises(RuntimeError, match="create_graph is not supported"):
+        torch.autograd.grad(Cost().paired(x, y).sum(), y, create_graph=True)
 
 
 def test_vectors_have_l1_and_l2_but_no_ssim():
