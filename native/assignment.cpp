@@ -44,6 +44,19 @@ template <class Array> void check_length(const Array &array, int64_t length, con
                                 std::to_string(array.shape(0)));
 }
 
+void check_order(const Integers &order, int64_t rows) {
+    check_length(order, rows, "order");
+    std::vector<char> seen(rows, 0);
+    for (int64_t k = 0; k < rows; ++k) {
+        const int64_t i = order.data()[k];
+        if (i < 0 || i >= rows || seen[i]) {
+            throw std::invalid_argument("order must hold each row once, got " + std::to_string(i) + " at " +
+                                        std::to_string(k));
+        }
+        seen[i] = 1;
+    }
+}
+
 template <class T> nb::object to_numpy(std::vector<T> values) {
     auto *kept = new std::vector<T>(std::move(values));
     nb::capsule owner(kept, [](void *p) noexcept { delete static_cast<std::vector<T> *>(p); });
@@ -75,24 +88,15 @@ nb::tuple py_assign(const Matrix<T> &cost, std::optional<Reals> column_duals, st
                           solver->exact(), counted);
 }
 
-template <class T> nb::object py_greedy(const Matrix<T> &cost, const Integers &order) {
+template <class T> nb::tuple py_greedy(const Matrix<T> &cost, std::optional<Integers> order) {
     const CostMatrix<T> matrix = checked<T>(cost);
-    check_length(order, matrix.rows, "order");
-    std::vector<char> seen(matrix.rows, 0);
-    for (int64_t k = 0; k < matrix.rows; ++k) {
-        const int64_t i = order.data()[k];
-        if (i < 0 || i >= matrix.rows || seen[i]) {
-            throw std::invalid_argument("order must hold each row once, got " + std::to_string(i) + " at " +
-                                        std::to_string(k));
-        }
-        seen[i] = 1;
-    }
-    std::vector<int64_t> columns(matrix.rows);
+    if (order) check_order(*order, matrix.rows);
+    Greedy<T> greedy(matrix);
     {
         nb::gil_scoped_release release;
-        greedy(matrix, order.data(), columns.data());
+        greedy.solve(order ? order->data() : nullptr);
     }
-    return to_numpy(std::move(columns));
+    return nb::make_tuple(to_numpy(greedy.columns_of()), to_numpy(greedy.u()), to_numpy(greedy.v()));
 }
 
 template <class T> nb::object py_row_order(const Matrix<T> &cost, const std::string &kind) {
@@ -122,10 +126,13 @@ constexpr char kAssignDoc[] =
     "u_i = min_j (C_ij - v_j); v <= 0, and v_j = 0 for columns without a row where n < m. column_duals (v) and\n"
     "permutation of an earlier, similar problem save time; no values of theirs change the cost of the result. (Where\n"
     "n < m the column duals are not used.) Not exact is only a result on costs that are alike up to about tolerance,\n"
-    "relative to their size; the mean gap is then at most about tolerance times the mean cost.";
+    "relative to their size; the mean gap is then at most about tolerance times the mean cost. Raises ValueError if a cost\n"
+    "is not finite or beyond 1e300.";
 
 constexpr char kGreedyDoc[] =
-    "Columns (n,): row after row in the given order takes its cheapest free column, the lowest of equals.";
+    "(permutation, u, v): row after row in the given order (None: as they come) takes its cheapest free column, the\n"
+    "lowest of equals. The duals are feasible and come from row minima, then column minima. Raises ValueError if a cost\n"
+    "is not finite.";
 
 constexpr char kRowOrderDoc[] =
     "Rows in ascending order of their smallest cost (kind cheapest), or in descending order of the difference between\n"
@@ -135,7 +142,7 @@ template <class T> void bind_for(nb::module_ &module) {
     using namespace nb::literals;
     module.def("assign", &py_assign<T>, "cost"_a.noconvert(), "column_duals"_a = nb::none(),
                "permutation"_a = nb::none(), "tolerance"_a = 1e-7, "threads"_a = 1, kAssignDoc);
-    module.def("greedy", &py_greedy<T>, "cost"_a.noconvert(), "order"_a, kGreedyDoc);
+    module.def("greedy", &py_greedy<T>, "cost"_a.noconvert(), "order"_a = nb::none(), kGreedyDoc);
     module.def("row_order", &py_row_order<T>, "cost"_a.noconvert(), "kind"_a, kRowOrderDoc);
 }
 

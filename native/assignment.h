@@ -65,9 +65,18 @@ template <class Visit> NEUROSQL_INLINE void for_columns(int64_t group, int64_t c
     for (int64_t column = panel + group % kLanes; column < end; column += kLanes) visit(column);
 }
 
+// Sums over rows and paths of larger costs could overflow float64.
+constexpr double kLargestCost = 1e300;
+
+// Zero, or something else if the cost is not finite or too large; made for adding up over many.
+NEUROSQL_INLINE float suspicion(float cost) { return cost * 0.0f; }
+NEUROSQL_INLINE double suspicion(double cost) { return std::abs(cost) <= kLargestCost ? 0.0 : 1.0; }
+
 // minima[g] = min of cost[j] - v[j] over the columns j of group g; infinity where the group is empty or all NaN.
-template <class T>
-NEUROSQL_INLINE void group_minima_loop(const T *cost, const double *v, int64_t columns, double *minima) {
+// With Check returns whether all costs are finite and not too large, otherwise true.
+template <bool Check, class T>
+NEUROSQL_INLINE bool group_minima_loop(const T *cost, const double *v, int64_t columns, double *minima) {
+    T suspect[kLanes] = {};
     for (int64_t begin = 0; begin < columns; begin += kPanel, minima += kLanes) {
         const int64_t width = std::min(kPanel, columns - begin);
         double best[kLanes];
@@ -79,23 +88,51 @@ NEUROSQL_INLINE void group_minima_loop(const T *cost, const double *v, int64_t c
             for (int64_t lane = 0; lane < kLanes; ++lane) {
                 const double reduced = static_cast<double>(c[lane]) - d[lane];
                 best[lane] = reduced < best[lane] ? reduced : best[lane];
+                if (Check) suspect[lane] += suspicion(c[lane]);
             }
         }
         for (int64_t lane = 0; step + lane < width; ++lane) {
-            const double reduced = static_cast<double>(cost[begin + step + lane]) - v[begin + step + lane];
+            const T c = cost[begin + step + lane];
+            const double reduced = static_cast<double>(c) - v[begin + step + lane];
             best[lane] = reduced < best[lane] ? reduced : best[lane];
+            if (Check) suspect[lane] += suspicion(c);
         }
         for (int64_t lane = 0; lane < kLanes; ++lane) minima[lane] = best[lane];
     }
+    T total = 0;
+    for (int64_t lane = 0; lane < kLanes; ++lane) total += suspect[lane];
+    return total == 0;
 }
 
 NEUROSQL_EACH_ISA static void group_minima(const float *cost, const double *v, int64_t columns, double *minima) {
-    group_minima_loop(cost, v, columns, minima);
+    group_minima_loop<false>(cost, v, columns, minima);
 }
 
 NEUROSQL_EACH_ISA static void group_minima(const double *cost, const double *v, int64_t columns, double *minima) {
-    group_minima_loop(cost, v, columns, minima);
+    group_minima_loop<false>(cost, v, columns, minima);
 }
+
+NEUROSQL_EACH_ISA static bool checked_minima(const float *cost, const double *v, int64_t columns, double *minima) {
+    return group_minima_loop<true>(cost, v, columns, minima);
+}
+
+NEUROSQL_EACH_ISA static bool checked_minima(const double *cost, const double *v, int64_t columns, double *minima) {
+    return group_minima_loop<true>(cost, v, columns, minima);
+}
+
+template <class T> NEUROSQL_INLINE bool all_finite_loop(const T *cost, int64_t columns) {
+    T suspect[kLanes] = {}, total = 0;
+    int64_t step = 0;
+    for (; step + kLanes <= columns; step += kLanes) {
+        for (int64_t lane = 0; lane < kLanes; ++lane) suspect[lane] += suspicion(cost[step + lane]);
+    }
+    for (; step < columns; ++step) total += suspicion(cost[step]);
+    for (int64_t lane = 0; lane < kLanes; ++lane) total += suspect[lane];
+    return total == 0;
+}
+
+NEUROSQL_EACH_ISA static bool all_finite(const float *cost, int64_t columns) { return all_finite_loop(cost, columns); }
+NEUROSQL_EACH_ISA static bool all_finite(const double *cost, int64_t columns) { return all_finite_loop(cost, columns); }
 
 // The smallest of the groups' minima.
 NEUROSQL_EACH_ISA static double smallest(const double *minima, int64_t groups) {
@@ -237,7 +274,12 @@ template <class T> class CandidateLists {
         return -1;
     }
 
-    // Reads row i: the groups' minima in `scratch` are what the functions below begin with.
+    // Reads row i: the groups' minima in `scratch` are what the functions below begin with. The first reading of a row
+    // is checked: false if a cost is not finite.
+    bool read_checked(int64_t i, Scratch &scratch) const {
+        return checked_minima(cost_.row(i), v_.data(), cost_.columns, scratch.minima.data());
+    }
+
     void read(int64_t i, Scratch &scratch) const {
         group_minima(cost_.row(i), v_.data(), cost_.columns, scratch.minima.data());
     }
@@ -389,6 +431,7 @@ template <class T> class Solver {
         if (warm_v) {
             start_from(warm.v);
         } else if (is_constant(cold_start())) {
+            check_finite();
             for (int64_t i = 0; i < n_; ++i) take(i, i);
             constant_ = true;
             finish();
@@ -432,13 +475,23 @@ template <class T> class Solver {
     double typical_size() const {
         std::vector<double> sizes, differences;
         for (int64_t i : sample(n_, 16)) {
-            std::vector<double> costs(cost_.row(i), cost_.row(i) + m_);
-            const double least = *std::min_element(costs.begin(), costs.end());
-            sizes.push_back(std::abs(least));
-            differences.push_back(median(costs) - least);
+            if (!all_finite(cost_.row(i), m_)) fail();
+            sizes.push_back(std::abs(static_cast<double>(*std::min_element(cost_.row(i), cost_.row(i) + m_))));
         }
         const double size = median(sizes);
-        return size > 0.0 ? size : median(differences);
+        if (size > 0.0) return size;
+        for (int64_t i : sample(n_, 16)) {
+            std::vector<double> costs(cost_.row(i), cost_.row(i) + m_);
+            const double least = *std::min_element(costs.begin(), costs.end());
+            differences.push_back(median(costs) - least);
+        }
+        return median(differences);
+    }
+
+    void check_finite() const {
+        for (int64_t i = 0; i < n_; ++i) {
+            if (!all_finite(cost_.row(i), m_)) fail();
+        }
     }
 
     static double median(std::vector<double> &values) {
@@ -503,17 +556,16 @@ template <class T> class Solver {
 
     // Rows keep their column of the last time if it is their cheapest, and take their cheapest one if it is free.
     void assign_minima(const int64_t *permutation) {
-        std::vector<int64_t> cheapest(n_);
+        std::vector<int64_t> cheapest(n_, -1);
         std::vector<char> keeps(n_, 0);
         smallest_cost_.assign(n_, 0.0);
         const int64_t parts = row_parts();
         parallel_parts(parts, threads_, [&](int64_t part) {
             typename Lists::Scratch scratch(m_);
             for (int64_t i = part * n_ / parts; i < (part + 1) * n_ / parts; ++i) {
-                lists_.read(i, scratch);
+                if (!lists_.read_checked(i, scratch)) return;
                 const TwoSmallest best = lists_.two_cheapest(i, scratch);
                 cheapest[i] = best.first_column;
-                if (best.first_column < 0) continue;
                 smallest_cost_[i] = cost_.at(i, best.first_column);
                 const int64_t old = permutation == nullptr ? -1 : permutation[i];
                 keeps[i] = old >= 0 && old < m_ && at_minimum(i, old, best.first);
@@ -899,32 +951,165 @@ template <class T> class Solver {
     int64_t free_column_ = -1;
 };
 
-// The cheapest free column, the lowest of equals; `taken` is 0 for free columns and minus infinity for others.
-template <class T>
-int64_t cheapest_free(const T *cost, const std::vector<double> &taken, std::vector<double> &minima) {
-    const auto columns = static_cast<int64_t>(taken.size());
-    group_minima(cost, taken.data(), columns, minima.data());
-    const auto groups = static_cast<int64_t>(minima.size());
-    const double least = smallest(minima.data(), groups);
-    int64_t found = columns;
-    for (int64_t g = 0; g < groups; ++g) {
-        if (!(minima[g] == least)) continue;
-        for_columns(g, columns, [&](int64_t j) {
-            if (taken[j] == 0.0 && static_cast<double>(cost[j]) == least) found = std::min(found, j);
-        });
-    }
-    if (found < columns) return found;
-    // Only a row of NaN and infinity comes here.
-    return std::find(taken.begin(), taken.end(), 0.0) - taken.begin();
+// Asks for the cache lines of kLanes costs.
+template <class T> NEUROSQL_INLINE void prefetch(const T *cost) {
+#if defined(__GNUC__)
+    constexpr int64_t line = 64 / sizeof(T);
+    for (int64_t lane = 0; lane < kLanes; lane += line) __builtin_prefetch(cost + lane);
+#else
+    (void)cost;
+#endif
 }
 
-template <class T> void greedy(const CostMatrix<T> &cost, const int64_t *order, int64_t *columns) {
-    std::vector<double> taken(cost.columns, 0.0), minima(group_count(cost.columns));
-    for (int64_t k = 0; k < cost.rows; ++k) {
-        const int64_t i = order[k];
-        columns[i] = cheapest_free(cost.row(i), taken, minima);
-        taken[columns[i]] = -kInfinity;
+// What greedy needs of a row, in one pass: the smallest cost, that of the free columns (`taken` is 0 for these and
+// infinity for others), and whether all are finite.
+template <class T> struct RowScan {
+    T least, least_free;
+    bool finite;
+};
+
+// `next` is the row that will be scanned after this one: asking for it now is faster than what the processor foresees.
+template <class T>
+NEUROSQL_INLINE RowScan<T> scan_row_loop(const T *cost, const T *taken, int64_t columns, const T *next) {
+    T least[kLanes], least_free[kLanes], suspect[kLanes];
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+        least[lane] = least_free[lane] = std::numeric_limits<T>::infinity();
+        suspect[lane] = 0;
+    }
+    auto look = [&](int64_t begin, int64_t width) {
+        for (int64_t lane = 0; lane < width; ++lane) {
+            const T c = cost[begin + lane], free = c + taken[begin + lane];
+            least[lane] = c < least[lane] ? c : least[lane];
+            least_free[lane] = free < least_free[lane] ? free : least_free[lane];
+            suspect[lane] += suspicion(c);
+        }
+    };
+    if (columns < kLanes) {
+        look(0, columns);
+    } else {
+        for (int64_t begin = 0; begin + kLanes <= columns; begin += kLanes) {
+            prefetch(next + begin);
+            look(begin, kLanes);
+        }
+        look(columns - kLanes, kLanes);  // the rest, and some columns for a second time
+    }
+    for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+        for (int64_t lane = 0; lane < half; ++lane) {
+            least[lane] = least[lane + half] < least[lane] ? least[lane + half] : least[lane];
+            least_free[lane] = least_free[lane + half] < least_free[lane] ? least_free[lane + half] : least_free[lane];
+            suspect[lane] += suspect[lane + half];
+        }
+    }
+    return {least[0], least_free[0], suspect[0] == 0};
+}
+
+NEUROSQL_EACH_ISA static RowScan<float> scan_row(const float *cost, const float *taken, int64_t columns,
+    const float *next) {
+    return scan_row_loop(cost, taken, columns, next);
+}
+
+NEUROSQL_EACH_ISA static RowScan<double> scan_row(const double *cost, const double *taken, int64_t columns,
+    const double *next) {
+    return scan_row_loop(cost, taken, columns, next);
+}
+
+// The first column with cost[j] + taken[j] == value, or `columns`.
+template <class T> NEUROSQL_INLINE int64_t find_free_loop(const T *cost, const T *taken, int64_t columns, T value) {
+    int64_t begin = 0;
+    for (; begin + 4 * kLanes <= columns; begin += 4 * kLanes) {
+        int hits = 0;
+        for (int64_t lane = 0; lane < 4 * kLanes; ++lane) hits |= cost[begin + lane] + taken[begin + lane] == value;
+        if (hits != 0) break;
+    }
+    while (begin < columns && cost[begin] + taken[begin] != value) ++begin;
+    return begin;
+}
+
+NEUROSQL_EACH_ISA static int64_t find_free(const float *cost, const float *taken, int64_t columns, float value) {
+    return find_free_loop(cost, taken, columns, value);
+}
+
+NEUROSQL_EACH_ISA static int64_t find_free(const double *cost, const double *taken, int64_t columns, double value) {
+    return find_free_loop(cost, taken, columns, value);
+}
+
+// v[j] = min(v[j], first[j] - least_first, second[j] - least_second): two rows for one pass over v.
+template <class T>
+NEUROSQL_INLINE void lower_loop(const T *first, double least_first, const T *second, double least_second,
+                                int64_t columns, double *v) {
+    for (int64_t j = 0; j < columns; ++j) {
+        const double a = static_cast<double>(first[j]) - least_first, b = static_cast<double>(second[j]) - least_second;
+        const double less = a < b ? a : b;
+        v[j] = less < v[j] ? less : v[j];
     }
 }
+
+NEUROSQL_EACH_ISA static void lower(const float *first, double least_first, const float *second, double least_second,
+                                    int64_t columns, double *v) {
+    lower_loop(first, least_first, second, least_second, columns, v);
+}
+
+NEUROSQL_EACH_ISA static void lower(const double *first, double least_first, const double *second,
+                                    double least_second, int64_t columns, double *v) {
+    lower_loop(first, least_first, second, least_second, columns, v);
+}
+
+// Each row in turn takes its cheapest free column, the lowest of equals. The duals come from minima, rows first:
+//
+//   u_i = min_j C_ij,  v_j = min_i (C_ij - u_i),  then a constant from v to u so that v <= 0;
+//
+// v = 0 in the square problem wherever a row has its minimum, so v does not lower u again: one pass gives all. With
+// columns to spare v is zero.
+template <class T> class Greedy {
+  public:
+    explicit Greedy(const CostMatrix<T> &cost)
+        : cost_(cost), columns_(cost.rows), u_(cost.rows), v_(cost.columns, 0.0) {}
+
+    // `order` null stands for 0, 1, 2...
+    void solve(const int64_t *order) {
+        const int64_t n = cost_.rows, m = cost_.columns;
+        const bool square = n == m;
+        if (square) std::fill(v_.begin(), v_.end(), kInfinity);
+        std::vector<T> taken(m, T(0));
+        auto row = [&](int64_t k) { return order == nullptr ? k : order[k]; };
+        for (int64_t k = 0; k < n; ++k) {
+            const int64_t i = row(k);
+            const RowScan<T> scan = scan_row(cost_.row(i), taken.data(), m, cost_.row(row(std::min(k + 1, n - 1))));
+            if (!scan.finite) throw std::invalid_argument("cost must be finite");
+            columns_[i] = find_free(cost_.row(i), taken.data(), m, scan.least_free);
+            taken[columns_[i]] = std::numeric_limits<T>::infinity();
+            u_[i] = static_cast<double>(scan.least);
+            if (!square || (k % 2 == 0 && k + 1 < n)) continue;
+            const int64_t before = row(k - k % 2);
+            lower(cost_.row(before), u_[before], cost_.row(i), u_[i], m, v_.data());
+        }
+        if (square && n > 0) shift();
+    }
+
+    std::vector<int64_t> columns_of() { return std::move(columns_); }
+    std::vector<double> u() { return std::move(u_); }
+    std::vector<double> v() { return std::move(v_); }
+
+  private:
+    // Where the constant takes away from the size of u, what was rounding before may be too much now.
+    void shift() {
+        const double highest = *std::max_element(v_.begin(), v_.end());
+        if (!(highest > 0.0)) return;
+        for (double &v : v_) v -= highest;
+        std::vector<double> minima(group_count(cost_.columns));
+        for (int64_t i = 0; i < cost_.rows; ++i) {
+            if (u_[i] >= 0.0) {
+                u_[i] += highest;
+            } else {
+                group_minima(cost_.row(i), v_.data(), cost_.columns, minima.data());
+                u_[i] = smallest(minima.data(), static_cast<int64_t>(minima.size()));
+            }
+        }
+    }
+
+    const CostMatrix<T> cost_;
+    std::vector<int64_t> columns_;
+    std::vector<double> u_, v_;
+};
 
 }  // namespace neurosql

@@ -222,12 +222,30 @@ def test_each_order_of_rows_matters():
 @pytest.mark.parametrize(
     "cost, bound",
     [
-        ([[2, 0, 1], [1, 1, 1], [3, 0, 2]], 2),  # columns reduced first; rows first gives 1
-        ([[0, 0, 3], [1, 1, 3], [1, 2, 3]], 4),  # rows reduced first; columns first gives 3
+        ([[2, 0, 1], [1, 1, 1], [3, 0, 2]], 1),
+        ([[0, 0, 3], [1, 1, 3], [1, 2, 3]], 4),
+        ([[-7, -6, 0], [-7, -2, 1], [-9, -1, -8]], -21),
     ],
 )
-def test_greedy_bound_takes_the_better_order_of_reduction(cost, bound):
-    assert solve(np.array(cost), "greedy").dual_value == pytest.approx(bound / 3)
+def test_greedy_bound_takes_row_minima_and_then_column_minima(cost, bound):
+    result = solve(np.array(cost), "greedy")
+    assert result.dual_value == pytest.approx(bound / 3)
+    np.testing.assert_allclose(result.row_duals, (np.array(cost) - result.column_duals.numpy()).min(axis=1))
+
+
+@pytest.mark.parametrize("method", GREEDY)
+@pytest.mark.parametrize("kind", KINDS)
+def test_greedy_is_the_same_with_and_without_the_extension(method, kind, monkeypatch):
+    for n in (1, 2, 33, 150):
+        cost = kinds(max(n, 2))[kind][:n]
+        here = solve(cost, method)
+        monkeypatch.setenv("NEUROSQL_NATIVE", "0")
+        plain = solve(cost, method)
+        monkeypatch.delenv("NEUROSQL_NATIVE")
+        assert torch.equal(here.permutation, plain.permutation) and here.cost == pytest.approx(plain.cost, rel=1e-14)
+        rounding = 1e-14 * scale(cost, plain)
+        torch.testing.assert_close(here.column_duals, plain.column_duals, rtol=0, atol=rounding)
+        torch.testing.assert_close(here.row_duals, plain.row_duals, rtol=0, atol=rounding)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -291,12 +309,33 @@ def test_relative_gap():
 
 @pytest.mark.parametrize("wrap", [np.asarray, torch.tensor])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e305])
-@pytest.mark.parametrize("method", ["exact", "greedy"])
+@pytest.mark.parametrize("method", METHODS)
 def test_costs_that_are_not_finite_are_refused_with_their_place(wrap, value, method):
     cost = np.ones((3, 4))
     cost[1, 2] = cost[2, 0] = value
     with pytest.raises(InputError, match=re.escape(f"got {value} at row 1, column 2")):
         solve(wrap(cost), method)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (60, 60), (60, 90), (300, 300), (600, 600)])
+def test_one_bad_cost_is_refused_whatever_the_start(shape, value, dtype):
+    rng = np.random.default_rng(0)
+    n, m = shape
+    for cost in (rng.random(shape).astype(dtype), np.full(shape, 0.3, dtype), np.zeros(shape, dtype)):
+        last = solve(cost)
+        starts = [None, last, assign.Warm(None, last.permutation), assign.Warm(last.column_duals)]
+        starts.append(assign.Warm(torch.full((m,), -math.inf), torch.full((n,), 7)))
+        for place in {(0, 0), (n - 1, m - 1), (n // 3, m // 2)}:
+            bad = cost.copy()
+            bad[place] = value
+            for start in starts:
+                with pytest.raises(InputError, match=f"got {value} at row {place[0]}, column {place[1]}"):
+                    solve(bad, warm=start)
+            for method in GREEDY:
+                with pytest.raises(InputError, match=f"got {value} at row {place[0]}, column {place[1]}"):
+                    solve(bad, method)
 
 
 @pytest.mark.parametrize(

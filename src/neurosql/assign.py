@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -125,8 +125,8 @@ def solve(cost: np.ndarray | torch.Tensor, method: str = "exact", warm: Start | 
       smallest: a row that loses much by coming late comes early.
 
     The greedy methods give ties to the lower row and the lower column. Every method returns feasible duals,
-    hence a valid gap; the greedy ones take them from row and column minima alone, in O(n m), so their gap may
-    be several times the true distance from the optimum.
+    hence a valid gap; the greedy ones take them from row minima and then column minima alone, in O(n m), so
+    their gap may be several times the true distance from the optimum.
 
     `warm`, the result of an earlier solve on similar costs, makes the compiled exact solver faster. A wrong or stale
     one costs time, never optimality. Where rows or columns are alike to within rounding (a collapsed generator) the
@@ -138,25 +138,23 @@ def solve(cost: np.ndarray | torch.Tensor, method: str = "exact", warm: Start | 
     n, m = matrix.shape
     native = engine.native()
     exact = method == "exact"
-    u = None
     if n == 0:
-        columns, v = np.empty(0, dtype=np.int64), np.zeros(m)
-    elif exact and native is not None:
-        columns, u, v, exact, _ = native.assign(matrix, *_start(warm, n, m), threads=torch.get_num_threads())
-    elif exact:
-        columns = linear_sum_assignment(matrix)[1].astype(np.int64)
-        v = _column_duals_of_optimum(matrix, columns)
+        columns, u, v = np.empty(0, dtype=np.int64), np.empty(0), np.zeros(m)
+    elif native is not None:
+        columns, u, v, exact = _compiled(native, matrix, method, warm)
     else:
-        if native is not None:
-            order = np.arange(n) if method == "greedy" else native.row_order(matrix, method.removeprefix("greedy-"))
-            columns = native.greedy(matrix, order)
+        _check_size(matrix)
+        if exact:
+            columns = linear_sum_assignment(matrix)[1].astype(np.int64)
+            v = _column_duals_of_optimum(matrix, columns)
         else:
             columns = _greedy(matrix, _row_order(matrix, method))
-        v = _column_duals_from_minima(matrix)
+            v = _column_duals_from_minima(matrix)
+        u = _row_duals(matrix, v)
     return Assignment(
         permutation=torch.from_numpy(columns),
         cost=float(_matched(matrix, columns).mean()) if n else 0.0,
-        row_duals=torch.from_numpy(_row_duals(matrix, v) if u is None else u),
+        row_duals=torch.from_numpy(u),
         column_duals=torch.from_numpy(v),
         exact=exact,
     )
@@ -179,6 +177,22 @@ def solve_all(
         return list(pool.map(lambda pair: solve(pair[0], method, pair[1]), zip(costs, starts)))
 
 
+def _compiled(
+    native: Any, matrix: np.ndarray, method: str, warm: Start | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """Columns, u, v, and whether they are an optimum. The compiled methods check the costs as they read them."""
+    start = _start(warm, *matrix.shape) if method == "exact" else (None, None)
+    try:
+        if method == "exact":
+            columns, u, v, exact, _ = native.assign(matrix, *start, threads=torch.get_num_threads())
+            return columns, u, v, exact
+        order = None if method == "greedy" else native.row_order(matrix, method.removeprefix("greedy-"))
+        return *native.greedy(matrix, order), False
+    except ValueError:
+        _check_size(matrix)
+        raise
+
+
 def _start(warm: Start | None, n: int, m: int) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Column duals and permutation of a start, as the compiled solver takes them."""
     if warm is None:
@@ -195,7 +209,7 @@ def _start(warm: Start | None, n: int, m: int) -> tuple[np.ndarray | None, np.nd
 
 
 def _as_matrix(cost: np.ndarray | torch.Tensor) -> np.ndarray:
-    """`cost` as a checked, row-contiguous numpy array, float32 if it was float32 and float64 otherwise."""
+    """`cost` as a row-contiguous numpy array of real numbers, float32 if it was float32 and float64 otherwise."""
     if isinstance(cost, torch.Tensor):
         # numpy has no bfloat16.
         matrix = (cost.float() if cost.dtype == torch.bfloat16 else cost).numpy(force=True)
@@ -208,13 +222,17 @@ def _as_matrix(cost: np.ndarray | torch.Tensor) -> np.ndarray:
         raise InputError(f"cost must have at least as many columns as rows, got {n} rows and {m} columns")
     if matrix.dtype.kind not in "biuf":
         raise InputError(f"cost must hold real numbers, got {matrix.dtype}")
-    matrix = np.ascontiguousarray(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
+    return np.ascontiguousarray(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
+
+
+def _check_size(matrix: np.ndarray) -> None:
+    """Refuses costs that are not finite or too large, with their place."""
     # NaN passes through min and max, so two reductions do without a mask of the size of the matrix.
-    if n and not max(-float(matrix.min()), float(matrix.max())) <= _LARGEST_COST:
-        i, j = np.argwhere(~(np.abs(matrix) <= _LARGEST_COST))[0]
+    largest = min(_LARGEST_COST, float(np.finfo(matrix.dtype).max))
+    if not max(-float(matrix.min()), float(matrix.max())) <= largest:
+        i, j = np.argwhere(~(np.abs(matrix) <= largest))[0]
         limit = f"at most {_LARGEST_COST:g} in size" if np.isfinite(matrix[i, j]) else "finite"
         raise InputError(f"every cost must be {limit}, got {matrix[i, j]} at row {i}, column {j}")
-    return matrix
 
 
 def _blocks(rows: np.ndarray, m: int) -> Iterator[np.ndarray]:
@@ -268,18 +286,16 @@ def _greedy(cost: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def _column_duals_from_minima(cost: np.ndarray) -> np.ndarray:
-    """Feasible v, (m,), from row and column minima: columns reduced first, or rows if that is better."""
+    """Feasible v, (m,), from minima: of the rows, then of the columns of what is left."""
     n, m = cost.shape
     if m > n:
         return np.zeros(m)
-    columns_first = cost.min(axis=0).astype(np.float64)
-    row_minima = cost.min(axis=1).astype(np.float64)
-    rows_first = np.full(m, np.inf)
+    v = np.full(m, np.inf)
     for rows in _blocks(np.arange(n), m):
-        np.minimum(rows_first, (cost[rows] - row_minima[rows, None]).min(axis=0), out=rows_first)
-    best = max(columns_first, rows_first, key=lambda v: _row_duals(cost, v).sum() + v.sum())
+        least = cost[rows].min(axis=1, keepdims=True).astype(np.float64)
+        np.minimum(v, (cost[rows] - least).min(axis=0), out=v)
     # With n = m a constant may move from v to u; this one makes v <= 0 hold for every method and shape.
-    return best - best.max()
+    return v - v.max()
 
 
 def _column_duals_of_optimum(cost: np.ndarray, columns: np.ndarray) -> np.ndarray:
