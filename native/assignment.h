@@ -6,7 +6,8 @@
 // list alone as long as it does not exceed the threshold; only then is the row read again. Rounding does not disturb
 // this: C_ij - v_j is computed in the same way everywhere, in float64, and rounding is monotone.
 //
-//   1. start: v from the caller, or column minima; each row takes its cheapest column if that is free;
+//   1. start: v from the caller, from a random part of the problem, or column minima; each row takes its cheapest
+//      column if that is free;
 //   2. auction: free rows outbid each other, by at least epsilon; then rows above their minima are set free again;
 //   3. row reduction: the same with bids that keep the assigned rows at their minima;
 //   4. shortest augmenting paths for the rows that are left, which keep them there too;
@@ -55,6 +56,7 @@ constexpr int64_t kLanes = 32;
 constexpr int64_t kSteps = 16;
 constexpr int64_t kPanel = kLanes * kSteps;
 constexpr int64_t kClasses = 32;
+constexpr int64_t kAhead = 2 * kPanel;  // costs; as far as loops over a row ask for memory
 
 inline int64_t group_count(int64_t columns) { return (columns + kPanel - 1) / kPanel * kLanes; }
 
@@ -63,6 +65,16 @@ template <class Visit> NEUROSQL_INLINE void for_columns(int64_t group, int64_t c
     const int64_t panel = group / kLanes * kPanel;
     const int64_t end = std::min(columns, panel + kPanel);
     for (int64_t column = panel + group % kLanes; column < end; column += kLanes) visit(column);
+}
+
+// Asks for the cache lines of kLanes costs.
+template <class T> NEUROSQL_INLINE void prefetch(const T *cost) {
+#if defined(__GNUC__)
+    constexpr int64_t line = 64 / sizeof(T);
+    for (int64_t lane = 0; lane < kLanes; lane += line) __builtin_prefetch(cost + lane);
+#else
+    (void)cost;
+#endif
 }
 
 // Sums over rows and paths of larger costs could overflow float64.
@@ -85,6 +97,7 @@ NEUROSQL_INLINE bool group_minima_loop(const T *cost, const double *v, int64_t c
         for (; step + kLanes <= width; step += kLanes) {
             const T *c = cost + begin + step;
             const double *d = v + begin + step;
+            prefetch(c + kAhead);
             for (int64_t lane = 0; lane < kLanes; ++lane) {
                 const double reduced = static_cast<double>(c[lane]) - d[lane];
                 best[lane] = reduced < best[lane] ? reduced : best[lane];
@@ -181,6 +194,27 @@ NEUROSQL_EACH_ISA static void column_range(const float *cost, int64_t columns, f
 
 NEUROSQL_EACH_ISA static void column_range(const double *cost, int64_t columns, double *lowest, double *highest) {
     column_range_loop(cost, columns, lowest, highest);
+}
+
+// v[j] = min(v[j], first[j] - least_first, second[j] - least_second): two rows for one pass over v.
+template <class T>
+NEUROSQL_INLINE void lower_loop(const T *first, double least_first, const T *second, double least_second,
+                                int64_t columns, double *v) {
+    for (int64_t j = 0; j < columns; ++j) {
+        const double a = static_cast<double>(first[j]) - least_first, b = static_cast<double>(second[j]) - least_second;
+        const double less = a < b ? a : b;
+        v[j] = less < v[j] ? less : v[j];
+    }
+}
+
+NEUROSQL_EACH_ISA static void lower(const float *first, double least_first, const float *second, double least_second,
+                                    int64_t columns, double *v) {
+    lower_loop(first, least_first, second, least_second, columns, v);
+}
+
+NEUROSQL_EACH_ISA static void lower(const double *first, double least_first, const double *second,
+                                    double least_second, int64_t columns, double *v) {
+    lower_loop(first, least_first, second, least_second, columns, v);
 }
 
 template <class T> struct CostMatrix {
@@ -282,6 +316,10 @@ template <class T> class CandidateLists {
 
     void read(int64_t i, Scratch &scratch) const {
         group_minima(cost_.row(i), v_.data(), cost_.columns, scratch.minima.data());
+    }
+
+    double least(const Scratch &scratch) const {
+        return smallest(scratch.minima.data(), static_cast<int64_t>(scratch.minima.size()));
     }
 
     TwoSmallest two_cheapest(int64_t i, const Scratch &scratch) const {
@@ -428,8 +466,11 @@ template <class T> class Solver {
         if (n_ == 0) return;
         size_ = typical_size();
         const bool warm_v = square() && usable(warm.v);
+        const bool sampled = !warm_v && square() && n_ >= kSampledFrom && !looks_constant();
         if (warm_v) {
             start_from(warm.v);
+        } else if (sampled) {
+            sampled_start(std::min(n_ / 8, kLargestSample));
         } else if (is_constant(cold_start())) {
             check_finite();
             for (int64_t i = 0; i < n_; ++i) take(i, i);
@@ -441,7 +482,7 @@ template <class T> class Solver {
         if (!free_.empty()) {
             const double spread = typical_spread();
             set_limits(spread);
-            if (square()) bid_in_rounds(spread, warm_v);
+            if (square()) bid_in_rounds(spread, warm_v || sampled);
             reduce_rows();
             augment_all();
         }
@@ -548,6 +589,52 @@ template <class T> class Solver {
         return range;
     }
 
+    bool looks_constant() const {
+        for (int64_t i : sample(n_, 16)) {
+            const T *row = cost_.row(i);
+            if (!std::all_of(row, row + m_, [&](T cost) { return cost == cost_.row(0)[0]; })) return false;
+        }
+        return true;
+    }
+
+    // v from a smaller problem of some rows and as many columns, chosen at random: its u_i extend to all columns as
+    // v_j = min_i (C_ij - u_i). That is closer to the optimum than column minima are, without reading the matrix.
+    void sampled_start(int64_t count) {
+        const std::vector<int64_t> rows = random_choice(n_, count, 1), columns = random_choice(m_, count, 2);
+        std::vector<T> part(static_cast<size_t>(count) * count);
+        for (int64_t a = 0; a < count; ++a) {
+            const T *row = cost_.row(rows[a]);
+            for (int64_t b = 0; b < count; ++b) part[a * count + b] = row[columns[b]];
+        }
+        for (T cost : part) {
+            if (!(suspicion(cost) == 0)) fail();
+        }
+        Solver<T> smaller({part.data(), count, count, count}, tolerance_, 1);
+        smaller.solve({});
+        const std::vector<double> &u = smaller.u();
+        std::fill(v_.begin(), v_.end(), kInfinity);
+        for (int64_t a = 0; a < count; a += 2) {
+            const int64_t b = std::min(a + 1, count - 1);
+            lower(cost_.row(rows[a]), u[a], cost_.row(rows[b]), u[b], m_, v_.data());
+        }
+        if (!std::all_of(v_.begin(), v_.end(), [](double v) { return std::isfinite(v); })) fail();
+        const double highest = *std::max_element(v_.begin(), v_.end());
+        for (double &v : v_) v = std::max(v - highest, -kWide * size_);
+    }
+
+    static std::vector<int64_t> random_choice(int64_t count, int64_t size, uint64_t seed) {
+        std::vector<int64_t> all(count);
+        std::iota(all.begin(), all.end(), 0);
+        uint64_t state = seed;
+        for (int64_t k = 0; k < size; ++k) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            std::swap(all[k], all[k + static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(count - k))]);
+        }
+        all.resize(size);
+        std::sort(all.begin(), all.end());
+        return all;
+    }
+
     // Threads pay for themselves from about a million entries each.
     int64_t row_parts() const {
         if (threads_ < 2) return 1;
@@ -564,16 +651,15 @@ template <class T> class Solver {
             typename Lists::Scratch scratch(m_);
             for (int64_t i = part * n_ / parts; i < (part + 1) * n_ / parts; ++i) {
                 if (!lists_.read_checked(i, scratch)) return;
-                const TwoSmallest best = lists_.two_cheapest(i, scratch);
+                const int64_t old = permutation == nullptr ? -1 : permutation[i];
+                keeps[i] = old >= 0 && old < m_ && at_minimum(i, old, lists_.least(scratch));
+                if (!keeps[i]) lists_.make(i, scratch);
+                TwoSmallest best = lists_.listed(i);
+                // Among equals not every row should ask for the same one.
+                if (keeps[i] || !(best.first < best.second)) best = lists_.two_cheapest(i, scratch);
+                if (keeps[i]) lists_.make_single(i, best);
                 cheapest[i] = best.first_column;
                 smallest_cost_[i] = cost_.at(i, best.first_column);
-                const int64_t old = permutation == nullptr ? -1 : permutation[i];
-                keeps[i] = old >= 0 && old < m_ && at_minimum(i, old, best.first);
-                if (keeps[i]) {
-                    lists_.make_single(i, best);
-                } else {
-                    lists_.make(i, scratch);
-                }
             }
         });
         if (std::find(cheapest.begin(), cheapest.end(), -1) != cheapest.end()) fail();
@@ -915,13 +1001,15 @@ template <class T> class Solver {
 
     [[noreturn]] static void fail() { throw std::invalid_argument("cost must be finite"); }
 
+    static constexpr int64_t kSampledFrom = 1024;  // rows
+    static constexpr int64_t kLargestSample = 640;
     static constexpr int64_t kMostBids = 500;  // a row, in each phase
     static constexpr int64_t kUsualWorkTimes = 11;
     // Times the typical size of costs: as many bits of these may be lost to rounding.
     static constexpr double kWide = 0x1p14;
     static constexpr int kPasses = 20;
     static constexpr double kExact = 1e-10;  // relative gap that rounding may leave
-    // Epsilon is the typical spread over these, the coarse one in cold starts only. Measured on training runs: half or
+    // Epsilon is the typical spread over these, the coarse one in cold starts from column minima only. Measured on training runs: half or
     // twice as much makes little difference, no auction at all two to three times the time.
     static constexpr double kCoarse = 5.0;
     static constexpr double kFine = 50.0;
@@ -950,16 +1038,6 @@ template <class T> class Solver {
     double nearest_free_ = kInfinity;
     int64_t free_column_ = -1;
 };
-
-// Asks for the cache lines of kLanes costs.
-template <class T> NEUROSQL_INLINE void prefetch(const T *cost) {
-#if defined(__GNUC__)
-    constexpr int64_t line = 64 / sizeof(T);
-    for (int64_t lane = 0; lane < kLanes; lane += line) __builtin_prefetch(cost + lane);
-#else
-    (void)cost;
-#endif
-}
 
 // What greedy needs of a row, in one pass: the smallest cost, that of the free columns (`taken` is 0 for these and
 // infinity for others), and whether all are finite.
@@ -1031,27 +1109,6 @@ NEUROSQL_EACH_ISA static int64_t find_free(const float *cost, const float *taken
 
 NEUROSQL_EACH_ISA static int64_t find_free(const double *cost, const double *taken, int64_t columns, double value) {
     return find_free_loop(cost, taken, columns, value);
-}
-
-// v[j] = min(v[j], first[j] - least_first, second[j] - least_second): two rows for one pass over v.
-template <class T>
-NEUROSQL_INLINE void lower_loop(const T *first, double least_first, const T *second, double least_second,
-                                int64_t columns, double *v) {
-    for (int64_t j = 0; j < columns; ++j) {
-        const double a = static_cast<double>(first[j]) - least_first, b = static_cast<double>(second[j]) - least_second;
-        const double less = a < b ? a : b;
-        v[j] = less < v[j] ? less : v[j];
-    }
-}
-
-NEUROSQL_EACH_ISA static void lower(const float *first, double least_first, const float *second, double least_second,
-                                    int64_t columns, double *v) {
-    lower_loop(first, least_first, second, least_second, columns, v);
-}
-
-NEUROSQL_EACH_ISA static void lower(const double *first, double least_first, const double *second,
-                                    double least_second, int64_t columns, double *v) {
-    lower_loop(first, least_first, second, least_second, columns, v);
 }
 
 // Each row in turn takes its cheapest free column, the lowest of equals. The duals come from minima, rows first:

@@ -4,12 +4,14 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 namespace neurosql {
 
-// Calls body(part) for part = 0..parts-1, at most `threads` of them at a time, each part once.
+// Calls body(part) for part = 0..parts-1, at most `threads` of them at a time, each part once. Where the system has no
+// more threads to give, fewer do the work.
 template <class Body> void parallel_parts(int64_t parts, int threads, Body body) {
     if (threads < 2 || parts < 2) {
         for (int64_t part = 0; part < parts; ++part) body(part);
@@ -22,7 +24,10 @@ template <class Body> void parallel_parts(int64_t parts, int threads, Body body)
     std::vector<std::thread> others;
     const int64_t wanted = threads < parts ? threads : parts;
     others.reserve(static_cast<size_t>(wanted - 1));
-    for (int64_t i = 1; i < wanted; ++i) others.emplace_back(work);
+    try {
+        for (int64_t i = 1; i < wanted; ++i) others.emplace_back(work);
+    } catch (const std::system_error &) {
+    }
     work();
     for (auto &other : others) other.join();
 }
