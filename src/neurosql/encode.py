@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -10,11 +11,22 @@ from tqdm import tqdm
 
 from neurosql.cost import DEFAULT_MEMORY, Cost
 from neurosql.generators.base import Generator
-from neurosql.prior import Prior
 
 CHUNK = 64
 PRIOR_WEIGHT = 1e-3
 STEPS = 60
+
+
+class Law(Protocol):
+    """What refinement asks of the law of the codes; a Prior is one."""
+
+    has_density: bool
+    has_mode: bool
+
+    @property
+    def scale(self) -> float: ...
+
+    def log_prob(self, z: Tensor) -> Tensor: ...
 
 
 @torch.no_grad()
@@ -51,7 +63,7 @@ def nearest_code(
 
 def refine(
     generator: Generator,
-    prior: Prior,
+    prior: Law,
     cost: Cost,
     x: Tensor,
     codes: Tensor,
@@ -82,7 +94,7 @@ def refine(
 
 
 def _refine_chunk(
-    generator: Generator, prior: Prior, cost: Cost, x: Tensor, z: Tensor, labels: Tensor | None, steps: int
+    generator: Generator, prior: Law, cost: Cost, x: Tensor, z: Tensor, labels: Tensor | None, steps: int
 ) -> tuple[Tensor, Tensor]:
     def objective(z: Tensor) -> tuple[Tensor, Tensor]:
         loss = cost.paired(x, generator(z, labels))

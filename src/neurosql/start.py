@@ -32,14 +32,20 @@ def pca_permutation(
     n, dim = lattice.shape
     if n < 2:
         return torch.arange(n)
-    flat = x.flatten(1).to(torch.float64).cpu().numpy()
-    components = min(dim, n, flat.shape[1])
-    scores = np.empty((n, dim))
-    scores[:, :components] = PCA(components, random_state=0).fit_transform(flat)
-    scores[:, components:] = torch.randn(n, dim - components, generator=random, dtype=torch.float64).numpy()
+    scores = pca_scores(x, dim, random)
     ranks = rankdata(scores, method="ordinal", axis=0).astype(np.int64) - 1
     points = lattice.to(torch.float64).cpu()
     normalised = torch.from_numpy(np.take_along_axis(np.sort(points.numpy(), axis=0), ranks, axis=0))
     if by_candidates(n):
         return candidates.solve(Cost.named("l2"), normalised.float(), points.float()).permutation
     return assign.solve(Cost.named("l2").matrix(normalised, points)).permutation
+
+
+def pca_scores(x: Tensor, dim: int, random: torch.Generator) -> np.ndarray:
+    """The first `dim` principal scores (n, dim) of x (n, ...), n at least 2; random ones beyond the data's rank."""
+    n, flat = len(x), x.flatten(1).to(torch.float64).cpu().numpy()
+    components = min(dim, n, flat.shape[1])
+    scores = np.empty((n, dim))
+    scores[:, :components] = PCA(components, random_state=0).fit_transform(flat)
+    scores[:, components:] = torch.randn(n, dim - components, generator=random, dtype=torch.float64).numpy()
+    return scores

@@ -96,6 +96,7 @@ class Trainer:
         with _stop_on_signal() as stop, self._bar() as bar:
             while not self._finished():
                 for batch in self._epoch_batches():
+                    self.method.pace = self.learning_rate() / self.settings.learning_rate
                     figures = self.method.training_step(batch, self._update)
                     if self.average is not None:
                         self.average.update(self.step)
@@ -302,10 +303,11 @@ _PLAIN = (
 
 
 class Average:
-    """An exponential moving average of the weights and running statistics of the networks that sampling needs."""
+    """An exponential moving average of the weights and running statistics of the networks that a method names."""
 
     def __init__(self, method: Method, decay: float) -> None:
-        self.networks, self.decay = torch.nn.ModuleDict({n: method.networks[n] for n in method.sampling}), decay
+        names = method.averaged or method.sampling
+        self.networks, self.decay = torch.nn.ModuleDict({n: method.networks[n] for n in names}), decay
         self.tensors = {k: v.detach().clone() for k, v in self.networks.state_dict().items()}
 
     @torch.no_grad()

@@ -139,12 +139,16 @@ class Method(ABC):
     has_codes: ClassVar[bool] = True
     """Whether samples have codes: `encode`, `decode` and `reconstruct`, and `codes` of the training images."""
     sampling: ClassVar[tuple[str, ...]] = ("generator",)
-    """Names of the networks that sampling needs; their weights are the ones that may be averaged."""
+    """Names of the networks that sampling needs."""
+    averaged: ClassVar[tuple[str, ...]] = ()
+    """Names of the networks whose weights may be averaged; by default those that sampling needs."""
 
     codes: Tensor
     """(n, d): the codes of the training images, where `has_codes`."""
     class_counts: Tensor
     """(classes,) int64: how many training images each class has, in the class-conditional case."""
+    pace: float = 1.0
+    """The schedule's factor on learning rates in the step to come; the loop sets it."""
 
     def __init__(self, networks: dict[str, nn.Module], classes: int | None = None) -> None:
         self.networks = networks

@@ -17,8 +17,9 @@ class VAESettings:
     """Encoder: an MLP on flat pixels (the paper's), or convolutions (images only; anything else gets the MLP)."""
     likelihood: Literal["cost", "gaussian"] = "cost"
     """Reconstruction term: the loss l, as in the paper, or a Gaussian log-likelihood, for the usual ELBO."""
-    beta: float = 0.005
-    """Weight of the KL divergence against the loss l; the Gaussian ELBO has its own weight, 1, times beta / 0.005."""
+    beta: float | None = None
+    """Weight of the KL divergence in nats: against the loss l (by default 0.005, the paper's), or against the Gaussian
+    log-likelihood in nats (by default 1, the ELBO)."""
     warmup: int = 0
     """Epochs over which the weight of the KL divergence rises from 0."""
 

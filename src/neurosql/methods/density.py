@@ -1,0 +1,126 @@
+r"""A density fitted to codes after training: a Gaussian mixture, or one Gaussian, for each class.
+
+    p(z | class) = sum_k w_k N(z; m_k, S_k),    S_k = L_k L_k'
+
+fitted by expectation maximisation with full covariances; with one component it is the mean and the covariance of the
+codes. All of it is tensors, so it is saved with the codes and drawn from with the caller's own random numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from torch import Tensor
+
+from neurosql.errors import InputError
+
+STARTS = 4
+ROUNDS = 300
+RIDGE = 1e-3
+"""Share of the codes' mean variance that is added to each variance, so that few codes still give a density."""
+FEWEST = 10
+"""Fewest codes a component, on average; at least twice as many as dimensions in any case."""
+
+NAMES = ("weights", "means", "factors")
+
+
+class Mixture:
+    """Gaussian mixtures of c classes (one where there are none) with up to k components each, in float64.
+
+    `weights` (c, k) are zero where a class has fewer components or no codes, `means` (c, k, d), and `factors`
+    (c, k, d, d) the lower Cholesky factors of the covariances.
+    """
+
+    has_mode = has_density = True
+
+    def __init__(self, weights: Tensor, means: Tensor, factors: Tensor) -> None:
+        self.weights, self.means, self.factors = weights, means, factors
+
+    @classmethod
+    def fit(cls, codes: Tensor, labels: Tensor | None, classes: int | None, components: int, seed: int) -> Mixture:
+        """Fit codes (n, d), class by class where there are labels (n,), with at most so many components each.
+
+        There are fewer where a component would have too few codes to give it a covariance.
+        """
+        if not torch.isfinite(codes).all():
+            raise InputError("some codes are not finite, so no density can be fitted: try a lower learning_rate")
+        points, dim = codes.double().cpu(), codes.shape[1]
+        groups = [torch.arange(len(points))]
+        if labels is not None:
+            groups = [torch.nonzero(labels.cpu() == label).flatten() for label in range(classes or 0)]
+        weights = points.new_zeros(len(groups), components)
+        means = points.new_zeros(len(groups), components, dim)
+        factors = torch.eye(dim, dtype=points.dtype).expand(len(groups), components, dim, dim).clone()
+        for number, rows in enumerate(groups):
+            if len(rows):
+                fitted = _fit(points[rows].numpy(), components, seed)
+                used = len(fitted.weights_)
+                weights[number, :used] = torch.from_numpy(fitted.weights_)
+                means[number, :used] = torch.from_numpy(fitted.means_)
+                factors[number, :used] = torch.linalg.cholesky(torch.from_numpy(fitted.covariances_))
+        return cls(weights, means, factors)
+
+    @property
+    def dim(self) -> int:
+        return self.means.shape[-1]
+
+    @property
+    def scale(self) -> float:
+        """Root mean square of the components' standard deviations: the length of a fair step."""
+        spread = self.factors.square().sum((-2, -1)) / self.dim
+        return math.sqrt(float((self.weights * spread).sum() / self.weights.sum()))
+
+    def of(self, label: int) -> Mixture:
+        """The density of one class."""
+        chosen = slice(label, label + 1)
+        return Mixture(self.weights[chosen], self.means[chosen], self.factors[chosen])
+
+    def sample(self, n: int, labels: Tensor | None, random: torch.Generator) -> Tensor:
+        """n draws (n, d), from the densities of the classes `labels` (n,) where there are any."""
+        group = torch.zeros(n, dtype=torch.int64) if labels is None else labels.cpu()
+        component = torch.multinomial(self.weights[group], 1, generator=random).flatten()
+        noise = torch.randn(n, self.dim, generator=random, dtype=torch.float64)
+        shift = torch.einsum("nij,nj->ni", self.factors[group, component], noise)
+        return self.means[group, component] + shift
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """log p(z) under the first class's density: (n, d) -> (n,), differentiable, in z's dtype and device."""
+        used = self.weights[0] > 0
+        weights, means, factors = (part[0][used].to(z) for part in (self.weights, self.means, self.factors))
+        whitened = torch.linalg.solve_triangular(factors, (z - means[:, None]).mT, upper=False)
+        volume = factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        constant = 0.5 * self.dim * math.log(2 * math.pi)
+        each = weights.log()[:, None] - 0.5 * whitened.square().sum(1) - volume[:, None] - constant
+        return each.logsumexp(0)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What `from_tensors` makes the same density of."""
+        return {f"density.{name}": getattr(self, name) for name in NAMES}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> Mixture:
+        return cls(*(tensors[f"density.{name}"].cpu() for name in NAMES))
+
+
+def _fit(points: np.ndarray, components: int, seed: int) -> GaussianMixture:
+    n, dim = points.shape
+    variance = float(points.var(0).mean())
+    # Seeding by k-means++ alone: Lloyd's iterations add up in the order of their threads, EM does not.
+    mixture = GaussianMixture(
+        min(components, max(1, n // max(FEWEST, 2 * (dim + 1)))),
+        covariance_type="full",
+        init_params="k-means++",
+        n_init=STARTS,
+        max_iter=ROUNDS,
+        reg_covar=max(RIDGE * variance, 1e-9),
+        random_state=seed % 2**32,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        # The estimator wants two points; a lone code twice has the same mean, and the ridge for its covariance.
+        return mixture.fit(points if n > 1 else np.repeat(points, 2, axis=0))

@@ -1,0 +1,177 @@
+r"""Generative latent optimisation: each training image has a code of its own, learnt by gradient with the generator.
+
+    min over theta and Z of  mean_i l(X_i, G_theta(Z_i))  subject to  |Z_i| <= r sqrt(d)
+
+There is no encoder. The codes start at the images' whitened PCA scores (within each class in the class-conditional
+case). In each step the codes of the batch's images take an Adam step of their own, with their own moments, and are
+projected back to the ball; all other codes stay where they are. The radius goes with sqrt(d), the norm of a standard
+normal code, so that codes have coordinates of size about 1 in any dimension (a unit ball is radius 1 / sqrt(d)).
+
+For sampling, one Gaussian with full covariance is fitted to the codes, for each class in the class-conditional case:
+its draws give the samples. The settings' prior plays no part. A new image gets the nearest training code, refined by
+gradient with that Gaussian as its prior.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from neurosql.cost import Cost
+from neurosql.encode import STEPS, decode, nearest_code, refine
+from neurosql.errors import InputError
+from neurosql.generators.base import Generator
+from neurosql.methods.base import Batch, Method, Task, Update
+from neurosql.methods.density import Mixture
+from neurosql.methods.options import GLOSettings
+from neurosql.start import pca_scores
+
+VALIDATION_STEPS = 5
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+_OWN = ("codes", "first", "second", "steps")
+
+
+def project(z: Tensor, radius: float) -> Tensor:
+    """The nearest point of the ball of that radius to each row of z (n, d)."""
+    return z * (radius / z.norm(dim=1, keepdim=True).clamp(min=radius))
+
+
+class GLO(Method):
+    """A generator and one learnt code for each training image."""
+
+    name = "glo"
+    title = "generative latent optimisation"
+
+    codes: Tensor
+    """Z, (n, d)."""
+    first: Tensor
+    """(n, d): Adam's mean of the gradients of each code."""
+    second: Tensor
+    """(n, d): Adam's mean of their squares."""
+    steps: Tensor
+    """(n,) int64: how many steps each code has taken."""
+    density: Mixture | None = None
+    """The Gaussian of the codes, once fitted."""
+
+    def __init__(self, generator: Generator, cost: Cost, settings: GLOSettings, seed: int) -> None:
+        super().__init__({"generator": generator}, generator.classes)
+        self.generator, self.cost, self.settings, self.seed = generator, cost, settings, seed
+        self.radius = settings.radius * math.sqrt(generator.latent_dim)
+
+    @classmethod
+    def build(cls, task: Task) -> GLO:
+        return cls(task.generator(), task.cost, task.settings.own, task.seed)
+
+    def start(self) -> None:
+        """Codes at the whitened PCA scores, in the ball."""
+        n, dim = len(self.x), self.generator.latent_dim
+        codes = torch.zeros(n, dim)
+        for rows in self._groups():
+            if len(rows) > 1:
+                scores = torch.from_numpy(pca_scores(self.x[rows.to(self.x.device)], dim, self.random))
+                scores -= scores.mean(0)
+                codes[rows] = (scores / scores.std(0).clamp(min=1e-9)).float()
+        self.codes = project(self.settings.radius * codes, self.radius).to(self.device)
+        self.first, self.second = torch.zeros_like(self.codes), torch.zeros_like(self.codes)
+        self.steps = torch.zeros(n, dtype=torch.int64, device=self.device)
+
+    def _groups(self) -> list[Tensor]:
+        """The training images of each class that has any, or all of them."""
+        if self.labels is None:
+            return [torch.arange(len(self.x))]
+        labels = self.labels.cpu()
+        return [torch.nonzero(labels == label).flatten() for label in labels.unique()]
+
+    def training_step(self, batch: Batch, update: Update) -> dict[str, float]:
+        """One step of the generator, and one of the codes of the batch's images, down the same loss."""
+        self.density = None
+        with self.clock("step"):
+            self.generator.train()
+            z = self.codes[batch.index].requires_grad_()
+            label = batch.label if self.classes else None
+            loss = self.cost.paired(batch.x, self.generator(z, label)).mean()
+            update("generator", loss)
+            assert z.grad is not None
+            # The gradient of each image's own loss, however many images there are in the batch.
+            self._move(batch.index, z.detach(), z.grad * len(z))
+        return {"loss": loss.item()}
+
+    def _move(self, index: Tensor, z: Tensor, gradient: Tensor) -> None:
+        """One projected Adam step of these codes, at the schedule's pace."""
+        self.steps[index] += 1
+        taken = self.steps[index, None].to(z)
+        first = BETA1 * self.first[index] + (1 - BETA1) * gradient
+        second = BETA2 * self.second[index] + (1 - BETA2) * gradient.square()
+        self.first[index], self.second[index] = first, second
+        size = (second / (1 - BETA2**taken)).sqrt() + EPSILON
+        moved = z - self.settings.code_rate * self.pace * first / (1 - BETA1**taken) / size
+        self.codes[index] = project(moved, self.radius)
+
+    def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
+        """The share of the codes that lie on the sphere."""
+        return {"on_sphere": float((self.codes.norm(dim=1) > self.radius * (1 - 1e-4)).double().mean())}
+
+    def finish(self) -> None:
+        """The Gaussian of the codes."""
+        self.density = self._fit()
+
+    def _fit(self) -> Mixture:
+        return Mixture.fit(self.codes, self.labels, self.classes, 1, self.seed)
+
+    def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
+        """Mean loss of images after a few steps from their nearest training codes."""
+        return float(self.encode(x, label, steps=VALIDATION_STEPS)[2].mean())
+
+    def encode(
+        self, x: Tensor, label: Tensor | None = None, progress: bool = False, steps: int = STEPS
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on.
+
+        The cheapest training code, then descent of l(x, G(z)) - w log p(z) with p the Gaussian of the codes. A
+        class-conditional model takes the class of the cheapest code where no label is given.
+        """
+        density = self.density or self._fit()
+        if self.labels is None:
+            nearest = nearest_code(self.cost, x, self.decode(self.codes))
+            codes, losses = refine(self.generator, density, self.cost, x, self.codes[nearest], None, steps, progress)
+            return codes, None, losses
+        if label is not None and not torch.isin(label, self.labels).all():
+            raise InputError("some of the labels are of classes that the model was not trained on")
+        nearest = nearest_code(self.cost, x, self.reconstruct(), label, self.labels)
+        label = self.labels[nearest] if label is None else label
+        codes, losses = self.codes[nearest], x.new_empty(len(x))
+        for number in label.unique().tolist():
+            rows, law = torch.nonzero(label == number).flatten(), density.of(number)
+            found = refine(self.generator, law, self.cost, x[rows], codes[rows], label[rows], steps, progress)
+            codes[rows], losses[rows] = found
+        return codes, label, losses
+
+    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """G(z) for n draws from the Gaussian of the codes, fitted for the occasion while training is under way."""
+        density = self.density or self._fit()
+        labels = self.draw_labels(n, label, random)
+        return self.decode(density.sample(n, labels, random).to(self.codes), labels), labels
+
+    def reconstruct(self) -> Tensor:
+        """G(Z_i) for all training images."""
+        return decode(self.generator, self.codes, self.labels)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in _OWN}
+
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
+        for name in _OWN:
+            setattr(self, name, tensors[name].to(self.device))
+
+    def kept(self) -> dict[str, Tensor]:
+        kept = super().kept() | ({} if self.labels is None else {"labels": self.labels})
+        return kept | (self.density.tensors() if self.density is not None else {})
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        super().restore(tensors)
+        if self.classes:
+            self.labels = tensors["labels"].to(self.device)
+        self.density = Mixture.from_tensors(tensors)
