@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -63,7 +64,7 @@ def nearest_code(
 
 def refine(
     generator: Generator,
-    prior: Law,
+    prior: Law | Callable[[Tensor | None], Law],
     cost: Cost,
     x: Tensor,
     codes: Tensor,
@@ -74,7 +75,8 @@ def refine(
     """Descend l(x, G(z)) - w log p(z) from the given codes: the best codes met (n, d) and their losses l (n,).
 
     The images do not see each other: the generator is in evaluation mode, the step is Adam's, coordinate by
-    coordinate, and each chunk is filled up to one size so that even the rounding is that of a full chunk.
+    coordinate, and each chunk is filled up to one size so that even the rounding is that of a full chunk. Where each
+    class has a law of its own, `prior` is a function of labels (m,), or None, that gives the law of m codes.
     """
     training, wanted = generator.training, [p.requires_grad for p in generator.parameters()]
     generator.eval().requires_grad_(False)
@@ -83,7 +85,8 @@ def refine(
         for i in tqdm(range(0, len(x), CHUNK), desc="encoding", unit="chunk", leave=False, disable=not progress):
             rows = torch.arange(i, i + CHUNK, device=x.device).clamp_(max=len(x) - 1)
             chunk_labels = None if labels is None else labels[rows]
-            z, loss = _refine_chunk(generator, prior, cost, x[rows], codes[rows], chunk_labels, steps)
+            law = prior(chunk_labels) if callable(prior) else prior
+            z, loss = _refine_chunk(generator, law, cost, x[rows], codes[rows], chunk_labels, steps)
             size = min(CHUNK, len(x) - i)
             best[i : i + size], losses[i : i + size] = z[:size], loss[:size]
     finally:

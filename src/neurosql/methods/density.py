@@ -21,7 +21,7 @@ from neurosql.errors import InputError
 
 STARTS = 4
 ROUNDS = 300
-RIDGE = 1e-3
+RIDGE = 1e-4
 """Share of the codes' mean variance that is added to each variance, so that few codes still give a density."""
 FEWEST = 10
 """Fewest codes a component, on average; at least twice as many as dimensions in any case."""
@@ -75,10 +75,12 @@ class Mixture:
         spread = self.factors.square().sum((-2, -1)) / self.dim
         return math.sqrt(float((self.weights * spread).sum() / self.weights.sum()))
 
-    def of(self, label: int) -> Mixture:
-        """The density of one class."""
-        chosen = slice(label, label + 1)
-        return Mixture(self.weights[chosen], self.means[chosen], self.factors[chosen])
+    def of(self, labels: Tensor | None) -> Mixture:
+        """The densities of the classes `labels` (m,), one a row; this one where there are no labels."""
+        if labels is None:
+            return self
+        rows = labels.to(self.weights.device)
+        return Mixture(self.weights[rows], self.means[rows], self.factors[rows])
 
     def sample(self, n: int, labels: Tensor | None, random: torch.Generator) -> Tensor:
         """n draws (n, d), from the densities of the classes `labels` (n,) where there are any."""
@@ -89,14 +91,15 @@ class Mixture:
         return self.means[group, component] + shift
 
     def log_prob(self, z: Tensor) -> Tensor:
-        """log p(z) under the first class's density: (n, d) -> (n,), differentiable, in z's dtype and device."""
-        used = self.weights[0] > 0
-        weights, means, factors = (part[0][used].to(z) for part in (self.weights, self.means, self.factors))
-        whitened = torch.linalg.solve_triangular(factors, (z - means[:, None]).mT, upper=False)
+        """log p(z): (n, d) -> (n,), differentiable, in z's dtype and device.
+
+        With one class all rows of z are under its density; with n classes row i is under that of class i.
+        """
+        weights, means, factors = (part.to(z) for part in (self.weights, self.means, self.factors))
+        whitened = torch.linalg.solve_triangular(factors, (z[:, None] - means)[..., None], upper=False)[..., 0]
         volume = factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        constant = 0.5 * self.dim * math.log(2 * math.pi)
-        each = weights.log()[:, None] - 0.5 * whitened.square().sum(1) - volume[:, None] - constant
-        return each.logsumexp(0)
+        each = weights.log() - 0.5 * whitened.square().sum(-1) - volume
+        return each.logsumexp(1) - 0.5 * self.dim * math.log(2 * math.pi)
 
     def tensors(self) -> dict[str, Tensor]:
         """What `from_tensors` makes the same density of."""

@@ -26,8 +26,8 @@ from neurosql.generators.mlp import MLP as MLPGenerator
 from neurosql.methods.base import Task
 
 NAMES = ("mlp", "conv")
-STEP = 8
-"""Widths of the convolutional encoder are multiples of this."""
+STEP = 16
+"""Widths of the convolutional encoder are multiples of this, which convolutions are fastest at."""
 GROUPS = 8
 CHUNK = 256
 
@@ -85,7 +85,8 @@ class ConvEncoder(Encoder):
         super().__init__(shape, outputs, classes, widths[0])
         self.stem = nn.Conv2d(channels, widths[0], kernel_size=3, padding=1)
         self.stages = nn.ModuleList(
-            nn.Conv2d(before, after, kernel_size=4, stride=2, bias=False) for before, after in zip(widths, widths[1:])
+            nn.Conv2d(before, after, kernel_size=4, stride=2, padding=1, bias=False)
+            for before, after in zip(widths, widths[1:])
         )
         self.norms = nn.ModuleList(nn.GroupNorm(math.gcd(GROUPS, width), width) for width in widths)
         self.head = nn.Linear(widths[-1] * math.prod(sizes[-1]), outputs)
@@ -97,8 +98,8 @@ class ConvEncoder(Encoder):
         h = silu(self.norms[0](h))
         for stage, norm in zip(self.stages, list(self.norms)[1:]):
             # An odd side gets one more row of zeros, so that it is halved rounding up, as the generator grows it.
-            rows, columns = h.shape[-2:]
-            h = silu(norm(stage(pad(h, (1, 1 + columns % 2, 1, 1 + rows % 2)))))
+            rows, columns = h.shape[-2] % 2, h.shape[-1] % 2
+            h = silu(norm(stage(pad(h, (0, columns, 0, rows)) if rows or columns else h)))
         return self.head(h.flatten(1))
 
 

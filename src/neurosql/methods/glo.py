@@ -135,18 +135,13 @@ class GLO(Method):
         """
         density = self.density or self._fit()
         if self.labels is None:
-            nearest = nearest_code(self.cost, x, self.decode(self.codes))
-            codes, losses = refine(self.generator, density, self.cost, x, self.codes[nearest], None, steps, progress)
-            return codes, None, losses
-        if label is not None and not torch.isin(label, self.labels).all():
+            label = None
+        elif label is not None and not torch.isin(label, self.labels).all():
             raise InputError("some of the labels are of classes that the model was not trained on")
         nearest = nearest_code(self.cost, x, self.reconstruct(), label, self.labels)
-        label = self.labels[nearest] if label is None else label
-        codes, losses = self.codes[nearest], x.new_empty(len(x))
-        for number in label.unique().tolist():
-            rows, law = torch.nonzero(label == number).flatten(), density.of(number)
-            found = refine(self.generator, law, self.cost, x[rows], codes[rows], label[rows], steps, progress)
-            codes[rows], losses[rows] = found
+        if self.labels is not None and label is None:
+            label = self.labels[nearest]
+        codes, losses = refine(self.generator, density.of, self.cost, x, self.codes[nearest], label, steps, progress)
         return codes, label, losses
 
     def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
