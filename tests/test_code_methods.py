@@ -82,6 +82,7 @@ def test_an_opened_run_does_what_the_fitted_one_did(method, conditional, digits,
     codes, labels, losses = opened.encode(fresh)
     assert codes.shape == (10, 3) and losses.shape == (10,) and (losses > 0).all()
     assert (labels is None) != conditional
+    assert opened.method.heldout_loss(torch.from_numpy(fresh), None) > 0, "labels are not needed"
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -35,6 +35,12 @@ class Autoencoder(Method):
         """The encoder's codes (n, d) of images (n, ...), in evaluation mode."""
         return outputs(self.encoder, x, label)[:, : self.generator.latent_dim]
 
+    def known_labels(self, x: Tensor, label: Tensor | None) -> Tensor | None:
+        """The labels to encode images with: those given, or in a class-conditional model the best guess."""
+        if not self.classes:
+            return None
+        return self.encode(x)[1] if label is None else label
+
     def encode(
         self, x: Tensor, label: Tensor | None = None, progress: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor]:

@@ -77,7 +77,7 @@ class RAE(Autoencoder):
 
     def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
         """The loss of the reconstructions and the penalty of the codes."""
-        codes, losses = self._code_and_loss(x, label if self.classes else None)
+        codes, losses = self._code_and_loss(x, self.known_labels(x, label))
         return float(losses.mean() + self.code_penalty(codes))
 
     def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:

@@ -123,7 +123,7 @@ class VAE(Autoencoder):
     def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
         """The objective, its KL in full weight, with noise that is the same at each call."""
         random = torch.Generator().manual_seed(VALIDATION_SEED)
-        label = label if self.classes else None
+        label = self.known_labels(x, label)
         total = 0.0
         for i in range(0, len(x), encoders.CHUNK):
             some, its = x[i : i + encoders.CHUNK], None if label is None else label[i : i + encoders.CHUNK]
