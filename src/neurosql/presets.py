@@ -35,7 +35,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "vae": {"recommended": {}, "paper": {"encoder": "mlp"}},
     "gan": {
         "recommended": {"learning_rate": 5e-4, "beta1": 0.5, "beta2": 0.99, "weight_decay": 0.0, "ema": 0.995},
-        "paper": {"r1": 0.0, "augment": False},
+        "paper": {"r1": 0.0, "augment": 0.0},
     },
     "ddpm": {
         "recommended": {"noise_schedule": "cosine", "predict": "v", "ema": 0.995},

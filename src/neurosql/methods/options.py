@@ -36,12 +36,15 @@ class GANSettings:
     """Weight of the R1 penalty, the squared gradient of the discriminator at real images; 0 leaves it out."""
     r1_every: int = 4
     """Steps between two R1 penalties, each weighted up accordingly."""
-    augment: bool = True
-    """Differentiable augmentation (brightness, contrast, translation, cutout) of all that the discriminator sees."""
+    augment: float = 1.0
+    """Strength, from 0 (off) to 1, of the differentiable augmentation (brightness, saturation, contrast, translation,
+    cutout) of all that the discriminator sees; vectors have none."""
 
     def check(self) -> None:
         at_least(self, 0, "r1")
         at_least(self, 1, "r1_every")
+        if not 0 <= self.augment <= 1:
+            raise InputError(f"augment must be in [0, 1], got {self.augment}")
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class IMLESettings:
     renew: int = 2
     """Epochs between two choices."""
     jitter: float = 0.05
-    """Standard deviation of the noise that is added to a chosen code at each step."""
+    """Standard deviation, over the prior's scale, of the noise that is added to a chosen code at each step."""
 
     def check(self) -> None:
         at_least(self, 1, "pool", "renew")
@@ -88,9 +91,12 @@ class RSIMLESettings(IMLESettings):
 
     reject: float = 0.1
     """Share of the pool that is rejected: the samples nearest to any training image."""
+    epsilon: float | None = None
+    """In place of that share, the loss l to the nearest image under which a sample is rejected."""
 
     def check(self) -> None:
         super().check()
+        at_least(self, 0, "epsilon")
         if not 0 <= self.reject < 1:
             raise InputError(f"reject must be in [0, 1), got {self.reject}")
 

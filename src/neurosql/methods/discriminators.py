@@ -1,0 +1,159 @@
+r"""Discriminators D(x, y) -> logit, one for images and one for everything else, with weights drawn from a seed.
+
+Both end in features f(x) and read the logit from them, the label y by projection where there are classes:
+
+    D(x, y) = <w, f(x)> + b + <e_y, f(x)>
+
+so that a class-conditional discriminator compares the features with what they should be in that class. Before the
+last hidden layer one feature says how varied the batch is: the standard deviation of each hidden value over the
+batch, averaged over all values. A batch must therefore be all real or all generated. There is no other dependence
+between the samples of a batch: no batch norm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import adaptive_avg_pool2d, leaky_relu, pad
+
+from neurosql.errors import InputError
+
+SLOPE = 0.2
+LAYERS = 4
+GRID = 4
+NARROWEST = {"conv": 8, "mlp": 32}
+WIDEST = 4096
+
+
+class Discriminator(nn.Module):
+    """What both share: the logit of features f(x), (n, features), and the label's projection."""
+
+    layers: nn.ModuleList
+
+    def __init__(self, shape: Sequence[int], features: int, classes: int | None, bounded: bool) -> None:
+        super().__init__()
+        self.shape, self.classes, self.bounded = tuple(shape), classes, bounded
+        self.head = nn.Linear(features, 1)
+        self.embedding = None if classes is None else nn.Embedding(classes, features)
+
+    def forward(self, x: Tensor, label: Tensor | None = None) -> Tensor:
+        """Logits (n,) of samples x (n, *shape) and, in the class-conditional case, their labels (n,)."""
+        if tuple(x.shape[1:]) != self.shape:
+            raise InputError(f"samples must have shape {self.shape}, got {tuple(x.shape[1:])}")
+        if (label is None) != (self.embedding is None):
+            raise InputError("a discriminator takes labels if, and only if, it was made with classes")
+        features = self.features(2 * x - 1 if self.bounded else x)
+        logit = self.head(features).squeeze(1)
+        return logit if self.embedding is None else logit + (self.embedding(label) * features).sum(1)
+
+    def features(self, x: Tensor) -> Tensor:
+        """f(x), (n, features), of centred samples."""
+        raise NotImplementedError
+
+
+class ConvDiscriminator(Discriminator):
+    """Four 4x4 convolutions of stride 2 with LeakyReLU, the widths w, 2w, 4w and 8w.
+
+    Each halves the grid, rounding up, so that any size of image goes; a grid above 4x4 at the end is pooled to 4x4.
+    """
+
+    def __init__(self, shape: Sequence[int], width: int, classes: int | None = None, bounded: bool = True) -> None:
+        channels, *sides = shape
+        widths = [width << i for i in range(LAYERS)]
+        grid = math.prod(min(GRID, -(-side // 2**LAYERS)) for side in sides)
+        super().__init__(shape, widths[-1] * grid, classes, bounded)
+        inputs = [channels, *widths[:-2], widths[-2] + 1]
+        self.layers = nn.ModuleList(nn.Conv2d(i, o, kernel_size=4, stride=2) for i, o in zip(inputs, widths))
+
+    def features(self, x: Tensor) -> Tensor:
+        *first, last = self.layers
+        h = x.contiguous(memory_format=torch.channels_last)
+        for layer in first:
+            h = leaky_relu(layer(_even(h)), SLOPE)
+        h = torch.cat([h, variety(h).expand(len(h), 1, *h.shape[2:])], 1)
+        h = leaky_relu(last(_even(h)), SLOPE)
+        rows, columns = h.shape[2:]
+        return adaptive_avg_pool2d(h, (min(GRID, rows), min(GRID, columns))).flatten(1)
+
+
+class MLPDiscriminator(Discriminator):
+    """Three hidden layers of one width with LeakyReLU, for samples of any shape."""
+
+    def __init__(self, shape: Sequence[int], width: int, classes: int | None = None, bounded: bool = True) -> None:
+        super().__init__(shape, width, classes, bounded)
+        inputs = [math.prod(shape), width, width + 1]
+        self.layers = nn.ModuleList(nn.Linear(i, width) for i in inputs)
+
+    def features(self, x: Tensor) -> Tensor:
+        *first, last = self.layers
+        h = x.flatten(1)
+        for layer in first:
+            h = leaky_relu(layer(h), SLOPE)
+        return leaky_relu(last(torch.cat([h, variety(h).expand(len(h), 1)], 1)), SLOPE)
+
+
+def variety(h: Tensor) -> Tensor:
+    """The standard deviation of each value of h (n, ...) over the batch, averaged: one number, 0 for one sample."""
+    # The root has no derivative at 0.
+    return (h.var(0, correction=0) + 1e-8).sqrt().mean()
+
+
+def _even(h: Tensor) -> Tensor:
+    """h (n, c, h, w) with the margin that makes a 4x4 convolution of stride 2 halve each side, rounding up."""
+    rows, columns = h.shape[2:]
+    return pad(h, (1, 1 + columns % 2, 1, 1 + rows % 2))
+
+
+def make(
+    shape: Sequence[int], *, parameters: int, classes: int | None = None, bounded: bool = True, seed: int = 0
+) -> Discriminator:
+    """The discriminator for samples of this shape, of about so many parameters, on the CPU.
+
+    Its weights are a function of these arguments alone; torch's global random state is neither read nor changed.
+    """
+    kind = ConvDiscriminator if len(shape) == 3 else MLPDiscriminator
+    least = NARROWEST["conv" if len(shape) == 3 else "mlp"]
+
+    def build(width: int) -> Discriminator:
+        with torch.device("meta"):
+            return kind(shape, width, classes, bounded)
+
+    network = build(_width(lambda width: _count(build(width)), parameters, least))
+    network.to_empty(device="cpu")
+    fill(network, seed)
+    return network
+
+
+def _width(count: Callable[[int], int], target: int, least: int) -> int:
+    """The width whose parameter count, which grows with it, is nearest to the target; none under `least`."""
+    low, high = least, WIDEST
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if count(middle) >= target else (middle + 1, high)
+    return low if low == least or count(low) - target < target - count(low - 1) else low - 1
+
+
+def _count(network: nn.Module) -> int:
+    return sum(math.prod(parameter.shape) for parameter in network.parameters())
+
+
+@torch.no_grad()
+def fill(network: Discriminator, seed: int) -> None:
+    """Initial weights: layers N(0, 2 / ((1 + slope^2) fan_in)), head and labels N(0, 1 / features), biases 0."""
+    state = np.random.SeedSequence([seed, *b"discriminator"]).generate_state(1, np.uint64)[0]
+    rng = torch.Generator().manual_seed(int(state) >> 1)
+    for layer in network.layers:
+        assert isinstance(layer, nn.Conv2d | nn.Linear)
+        fan_in = layer.weight[0].numel()
+        nn.init.normal_(layer.weight, std=math.sqrt(2 / ((1 + SLOPE**2) * fan_in)), generator=rng)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+    std = 1 / math.sqrt(network.head.in_features)
+    nn.init.normal_(network.head.weight, std=std, generator=rng)
+    nn.init.zeros_(network.head.bias)
+    if network.embedding is not None:
+        nn.init.normal_(network.embedding.weight, std=std, generator=rng)

@@ -1,0 +1,245 @@
+r"""Implicit maximum likelihood (IMLE), and IMLE with rejection sampling (RS-IMLE).
+
+Every few epochs m = pool * n codes are drawn from the prior, and each training image takes the nearest sample:
+
+    choice       k(i)  <- argmin over k of l(X_i, G_theta(z_k)),  z_1..z_m from the prior
+    decoder      theta <- argmin (1/n) sum_i l(X_i, G_theta(z_k(i) + noise))
+
+Every image is served, so no mode is dropped; but it is no assignment: one sample may serve several images, and most
+samples serve none (Li and Malik, 2018). The small noise makes a neighbourhood of each chosen code learn its image.
+
+With many samples the nearest one lies close to its image already, and the chosen codes are no longer spread as the
+prior's draws are: most of the latent space is never trained. RS-IMLE (Vashist, Peng and Li, 2024) offers no sample that
+is closer than epsilon to any image, so that images take, and thereby pull near, samples which are still far. The
+paper's epsilon is one number, in units of the distance, found by trial for each data set: `epsilon` here. A share
+`reject` of the pool takes its place by default: epsilon is then, at each choice, the quantile of that order of the
+samples' distances to their nearest images. It shrinks as the samples come closer, and needs no knowledge of the scale
+of l. In the class-conditional case all of this happens class by class.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurosql.cost import DEFAULT_MEMORY, Cost
+from neurosql.encode import STEPS, decode, nearest_code, refine
+from neurosql.errors import InputError
+from neurosql.generators.base import Generator
+from neurosql.methods.base import Batch, Method, Task, Update
+from neurosql.methods.options import IMLESettings, RSIMLESettings
+from neurosql.prior import Prior
+
+VALIDATION_STEPS = 5
+CHUNK = 1024
+DEPTH = 16
+LEAST = 0.1
+FIGURES = ("cost", "distinct", "rejected")
+
+
+class IMLE(Method):
+    """Each image learns from the nearest of many samples."""
+
+    name = "imle"
+    title = "implicit maximum likelihood, each image takes the nearest of many samples"
+
+    codes: Tensor
+    """Z, (n, d): the code that image i took at the last choice."""
+    code_labels: Tensor | None = None
+    """The class of each code, (n,), in the class-conditional case."""
+    lattice: Tensor
+    """(n, d): quantiles of the prior, from which codes of new images may start as well as from `codes`."""
+    lattice_labels: Tensor | None = None
+
+    def __init__(self, generator: Generator, prior: Prior, cost: Cost, settings: IMLESettings) -> None:
+        super().__init__({"generator": generator}, generator.classes)
+        self.generator = generator
+        self.prior = prior
+        self.cost = cost
+        self.settings = settings
+        self.memory = DEFAULT_MEMORY
+        self.due = False
+        self.figures = [math.nan for _ in FIGURES]
+
+    @classmethod
+    def build(cls, task: Task) -> IMLE:
+        assert isinstance(task.settings.own, IMLESettings)
+        return cls(task.generator(), task.prior, task.cost, task.settings.own)
+
+    def attach(self, x: Tensor, labels: Tensor | None, seed: int) -> None:
+        """Take the training images (n, ...), block by block of those that choose among the same samples."""
+        super().attach(x, labels, seed)
+        self.code_labels = self.labels
+        if self.labels is None:
+            self.blocks: list[tuple[int | None, Tensor]] = [(None, torch.arange(len(x)))]
+            self.lattice = self.prior.lattice(len(x), seed).to(x)
+            return
+        self.blocks, pieces = [], []
+        for label in self.labels.unique().tolist():
+            rows = torch.nonzero(self.labels.cpu() == label).flatten()
+            child = int(np.random.SeedSequence([seed, label]).generate_state(1)[0])
+            pieces.append(self.prior.lattice(len(rows), child))
+            self.blocks.append((label, rows))
+        self.lattice = torch.cat(pieces).to(x)
+        self.lattice_labels = self.labels[torch.cat([rows for _, rows in self.blocks])]
+
+    def start(self) -> None:
+        self.codes = self.x.new_empty(len(self.x), self.prior.dim)
+        self.choose()
+
+    def training_step(self, batch: Batch, update: Update) -> dict[str, float]:
+        """One gradient step of the generator at the chosen codes; before it, where it is due, a new choice."""
+        # Not at the end of the epoch before: the codes that a run ends with are then ones that were trained on.
+        if self.due:
+            self.choose()
+        with self.clock("decoder"):
+            self.generator.train()
+            codes = self.codes[batch.index]
+            if self.settings.jitter:
+                noise = torch.randn(codes.shape, generator=self.random, dtype=torch.float64).to(codes)
+                codes = codes + self.settings.jitter * self.prior.scale * noise
+            label = None if self.labels is None else self.labels[batch.index]
+            loss = self.cost.paired(batch.x, self.generator(codes, label)).mean()
+            update("generator", loss)
+        return {"loss": loss.item()}
+
+    def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
+        self.due = (epoch + 1) % self.settings.renew == 0
+        figures, self.figures = self.figures, [math.nan for _ in FIGURES]
+        return {name: value for name, value in zip(FIGURES, figures) if math.isfinite(value)}
+
+    def choose(self) -> None:
+        """Draw samples anew, and let each image take the nearest of its own class."""
+        self.due = False
+        total = torch.zeros(len(FIGURES), dtype=torch.float64)
+        for label, rows in self.blocks:
+            codes = self.prior.sample(self.settings.pool * len(rows), self.random).to(self.x)
+            places, costs, rejected = self.nearest(self.x[rows], codes, label)
+            self.codes[rows] = codes[places]
+            distinct = len(places.unique()) / len(rows)
+            figures = [float(costs.double().mean()), distinct, float(rejected.double().mean())]
+            total += len(rows) / len(self.x) * torch.tensor(figures, dtype=torch.float64)
+        self.figures = total.tolist()
+
+    def nearest(self, x: Tensor, codes: Tensor, label: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """For each image the place (n,) and the cost (n,) of the nearest sample; and which samples (m,) are rejected."""
+        costs, places, closest = self.candidates(x, codes, label, 1)
+        return places[:, 0], costs[:, 0], torch.zeros(len(closest), dtype=torch.bool, device=x.device)
+
+    def candidates(self, x: Tensor, codes: Tensor, label: int | None, best: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The nearest samples of each image: costs and places, (n, best) each, in order; and the cost (m,) of each
+        sample to its own nearest image.
+
+        Samples are made and compared a chunk at a time, so that neither all of them nor all pairs are ever held.
+        """
+        costs = x.new_full((len(x), best), math.inf)
+        places = torch.zeros(len(x), best, dtype=torch.int64, device=x.device)
+        closest = x.new_empty(len(codes))
+        largest = 4 * max(len(x), math.prod(x.shape[1:]))
+        chunk = max(1, min(CHUNK, self.memory // largest))
+        for i in range(0, len(codes), chunk):
+            with self.clock("generate"):
+                some = codes[i : i + chunk]
+                labels = None if label is None else torch.full((len(some),), label, device=x.device)
+                samples = decode(self.generator, some, labels)
+            with self.clock("cost"):
+                block = self.cost.matrix(x, samples, self.memory)
+                closest[i : i + chunk] = block.amin(0)
+                costs, at = torch.cat([costs, block], 1).topk(best, dim=1, largest=False, sorted=True)
+                new = torch.arange(i, i + len(some), device=x.device).expand(len(x), -1)
+                places = torch.cat([places, new], 1).gather(1, at)
+        return costs, places, closest
+
+    def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
+        """Mean loss of images after a few steps from their nearest codes."""
+        return float(self.encode(x, label, steps=VALIDATION_STEPS)[2].mean())
+
+    def encode(
+        self, x: Tensor, label: Tensor | None = None, progress: bool = False, steps: int = STEPS
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on.
+
+        They start from the nearest of the lattice and the training images' codes. A class-conditional model takes the
+        class of the cheapest one where no label is given.
+        """
+        starts, classes = torch.cat([self.lattice, self.codes]), None
+        if self.lattice_labels is None or self.code_labels is None:
+            label = None
+        else:
+            classes = torch.cat([self.lattice_labels, self.code_labels])
+            if label is not None and not torch.isin(label, classes).all():
+                raise InputError("some of the labels are of classes that the model was not trained on")
+        found = nearest_code(self.cost, x, self.decode(starts, classes), label, classes, self.memory)
+        if classes is not None and label is None:
+            label = classes[found]
+        codes, losses = refine(self.generator, self.prior, self.cost, x, starts[found], label, steps, progress)
+        return codes, label, losses
+
+    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """n images of codes drawn from the prior, with their labels: the given one, or drawn as in the training set."""
+        codes = self.prior.sample(n, random).to(self.lattice)
+        labels = self.draw_labels(n, label, random)
+        return self.decode(codes, labels), labels
+
+    def reconstruct(self) -> Tensor:
+        """G(Z_i) for all training images."""
+        return self.decode(self.codes, self.code_labels)
+
+    def kept(self) -> dict[str, Tensor]:
+        kept = super().kept() | {"lattice": self.lattice}
+        if self.lattice_labels is None or self.code_labels is None:
+            return kept
+        return kept | {"lattice_labels": self.lattice_labels, "code_labels": self.code_labels}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        super().restore(tensors)
+        self.lattice = tensors["lattice"].to(self.device)
+        if "lattice_labels" in tensors:
+            self.lattice_labels = tensors["lattice_labels"].to(self.device)
+            self.code_labels = tensors["code_labels"].to(self.device)
+
+    def tensors(self) -> dict[str, Tensor]:
+        figures = torch.tensor(self.figures, dtype=torch.float64)
+        return {"codes": self.codes, "due": torch.tensor(self.due), "figures": figures}
+
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
+        self.codes = tensors["codes"].to(self.device)
+        self.due = bool(tensors["due"])
+        self.figures = tensors["figures"].tolist()
+
+
+class RSIMLE(IMLE):
+    """The same without the samples that are close to some image already."""
+
+    name = "rs-imle"
+    title = "implicit maximum likelihood with rejection sampling"
+    settings: RSIMLESettings
+
+    def nearest(self, x: Tensor, codes: Tensor, label: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        costs, places, closest = self.candidates(x, codes, label, DEPTH)
+        rejected = self.rejected(closest)
+        admitted = ~rejected[places] & costs.isfinite()
+        first = admitted.to(torch.int8).argmax(1, keepdim=True)
+        cost, place = costs.gather(1, first)[:, 0], places.gather(1, first)[:, 0]
+        stuck = torch.nonzero(~admitted.any(1)).flatten()
+        if len(stuck):
+            # All of the nearest ones were rejected: these images look further.
+            rest = torch.nonzero(~rejected).flatten()
+            costs, places, _ = self.candidates(x[stuck], codes[rest], label, 1)
+            cost[stuck], place[stuck] = costs[:, 0], rest[places[:, 0]]
+        return place, cost, rejected
+
+    def rejected(self, closest: Tensor) -> Tensor:
+        """Which samples (m,) are too close, from their costs (m,) to their nearest images."""
+        limit, m = self.settings.epsilon, len(closest)
+        if limit is None:
+            count = int(self.settings.reject * m)
+        else:
+            # Where nearly all would go, the farthest stay: each image needs something to choose from.
+            count = min(int((closest < limit).sum()), m - math.ceil(LEAST * m))
+        rejected = torch.zeros(m, dtype=torch.bool, device=closest.device)
+        rejected[closest.argsort(stable=True)[:count]] = True
+        return rejected
