@@ -1,0 +1,104 @@
+"""What diffusion and flow matching share: a network as large as the generator, learnt at all levels of noise.
+
+Neither has a generator of its own, nor codes: a sample is carried from noise of its own shape to the data, step by
+step. Samples in [0, 1] are learnt in [-1, 1]; vectors are standardised already and stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neurosql.methods.base import Batch, Method, Task, Update
+from neurosql.methods.denoisers import Denoiser, make, matched, rows_at_once
+
+HELDOUT_DRAWS = 1024
+HELDOUT_SEED = 0
+
+
+class FromNoise(Method):
+    """A method that carries noise to the data by one network, the one that `sampling` names."""
+
+    has_codes = False
+
+    def __init__(self, network: Denoiser, settings: Any, bounded: bool, batch_size: int = 64, target: int = 0) -> None:
+        super().__init__({self.sampling[0]: network}, network.classes)
+        self.settings, self.bounded, self.batch_size, self.target = settings, bounded, batch_size, target
+        self.shape = network.shape
+
+    @classmethod
+    def build(cls, task: Task) -> FromNoise:
+        target = task.generator().parameter_count
+        own = task.settings.own
+        network = make(matched(task.shape, task.classes, target, own.unet_width), task.seed, cls.sampling[0])
+        return cls(network, own, task.bounded, task.settings.training.batch_size, target)
+
+    @abstractmethod
+    def losses(self, x: Tensor, label: Tensor | None, random: torch.Generator) -> Tensor:
+        """The loss (m,) of samples x (m, ...) in the network's range, each at a random level of noise."""
+
+    @abstractmethod
+    def carry(self, noise: Tensor, label: Tensor | None, random: torch.Generator) -> Tensor:
+        """Samples (m, ...) in the network's range from noise of that shape."""
+
+    def training_step(self, batch: Batch, update: Update) -> dict[str, float]:
+        (name,) = self.sampling
+        with self.clock(name):
+            loss = self.losses(self.to_range(batch.x), batch.label if self.classes else None, self.random).mean()
+            update(name, loss)
+        return {"loss": loss.item()}
+
+    @torch.no_grad()
+    def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
+        """The training loss on held-out images at the same noise each time, so that only the network can change it.
+
+        Few images are looked at more often: there are about a thousand draws, in batches of the size of training.
+        """
+        random = torch.Generator().manual_seed(HELDOUT_SEED)
+        repeats = max(1, math.ceil(HELDOUT_DRAWS / max(1, len(x))))
+        rows = torch.arange(len(x), device=x.device).repeat(repeats)
+        x, label = self.to_range(x), label if self.classes else None
+        found = [self.losses(x[r], None if label is None else label[r], random) for r in rows.split(self.batch_size)]
+        return float(torch.cat(found).mean())
+
+    @torch.no_grad()
+    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """n samples carried from noise, in chunks."""
+        labels = self.draw_labels(n, label, random)
+        parts = []
+        for first in range(0, n, rows := rows_at_once(self.shape)):
+            chosen = None if labels is None else labels[first : first + rows]
+            noise = self.draw((min(rows, n - first), *self.shape), random)
+            parts.append(self.from_range(self.carry(noise, chosen, random)))
+        return torch.cat(parts), labels
+
+    def draw(self, shape: tuple[int, ...], random: torch.Generator) -> Tensor:
+        """N(0, 1), drawn on the CPU: the same on every device."""
+        return torch.randn(shape, generator=random).to(self.device)
+
+    def to_range(self, x: Tensor) -> Tensor:
+        return 2 * x - 1 if self.bounded else x
+
+    def from_range(self, x: Tensor) -> Tensor:
+        return (x / 2 + 0.5).clamp(0, 1) if self.bounded else x
+
+    def facts(self) -> dict[str, str]:
+        (name,) = self.sampling
+        network = self.networks[name]
+        assert isinstance(network, Denoiser)
+        size = f"{network.kind} of width {network.width}, {network.parameter_count:,} parameters"
+        return {name: f"{size} (the generator would have {self.target:,})" if self.target else size}
+
+
+def spread_times(n: int, random: torch.Generator) -> Tensor:
+    """n times in [0, 1), each uniform, together evenly spread: less noise in the loss than independent draws."""
+    return (torch.rand(1, generator=random) + torch.arange(n) / n) % 1
+
+
+def column(values: Tensor, like: Tensor) -> Tensor:
+    """values (n,) shaped to multiply the rows of `like` (n, ...), in its type and on its device."""
+    return values.to(like).reshape(-1, *[1] * (like.ndim - 1))
