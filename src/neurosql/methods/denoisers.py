@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -31,7 +32,6 @@ BASE = 8
 MOST_GROUPS = 8
 MLP_BLOCKS = 3
 TOLERANCE = 0.1
-WIDEST = 2**14
 ALIGNED = 16
 
 
@@ -208,28 +208,35 @@ def kind_for(shape: Sequence[int]) -> type[Denoiser]:
 
 
 def matched_width(make: Callable[[int], nn.Module], target: int) -> int:
-    """The width for which `make(width)` has about `target` parameters.
+    """The width for which `make(width)` has about `target` parameters; their number must grow with the width.
 
     Counts within half of the 10 % are as good as equal: among them a multiple of 8, 4 or 2 comes first, in this order,
     because processors are faster at these. Otherwise the nearest count wins.
     """
 
+    @cache
     def count(width: int) -> int:
         with torch.device("meta"):
             return sum(parameter.numel() for parameter in make(width).parameters())
 
-    low, high = 1, 2
-    while high < WIDEST and count(high) < target:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(middle) < target else (low, middle)
-    near = {width: abs(count(width) - target) / target for width in range(max(1, low - 7), high + 8)}
-    for factor in (8, 4, 2):
-        fitting = [width for width in near if width % factor == 0 and near[width] <= TOLERANCE / 2]
-        if fitting:
-            return min(fitting, key=lambda width: near[width])
-    return min(near, key=lambda width: near[width])
+    # The count is nearly a square: from a guess, the root of the ratio leads close to the width, single steps to it.
+    width = 8
+    for _ in range(3):
+        width = max(1, round(width * math.sqrt(target / count(width))))
+    while width > 1 and count(width) > target:
+        width -= 1
+    while count(width + 1) <= target:
+        width += 1
+
+    def miss(width: int) -> float:
+        return abs(count(width) - target) / target
+
+    for factor in (8, 4, 2, 1):
+        below = width // factor * factor
+        best = min((w for w in (below, below + factor) if w), key=miss)
+        if miss(best) <= TOLERANCE / 2:
+            break
+    return best
 
 
 def make(build: Callable[[], Denoiser], seed: int, name: str = "denoiser") -> Denoiser:
