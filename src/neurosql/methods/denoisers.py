@@ -4,7 +4,7 @@ Both read a time t in [0, 1] through the embedding
 
     e(t) = W2 silu(W1 [sin(w_1 t), cos(w_1 t), sin(w_2 t), ...]) + c_label,      1 <= w_i <= 1000,
 
-and let it scale and shift their normalised features (FiLM). Last layers start at zero, so that each block starts as the
+and let it scale and shift their features (FiLM). Last layers start at zero, so that each block starts as the
 identity, and the network as the zero function.
 
 `matched` chooses the width whose number of parameters comes nearest to a target: a rival of a generator is to be as
@@ -154,18 +154,20 @@ class UNet(Denoiser):
 
 
 class MLPBlock(nn.Module):
-    """h + W2 silu(FiLM(W1 norm(h))) for h (n, width)."""
+    """h + W2 silu(FiLM(W1 h)) for h (n, width).
+
+    There is no norm: in the plane it would hide how far from the centre a point is.
+    """
 
     def __init__(self, width: int, embed: int) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width)
         self.first = nn.Linear(width, width)
         self.film = nn.Linear(embed, 2 * width)
         self.second = nn.Linear(width, width)
 
     def forward(self, h: Tensor, e: Tensor) -> Tensor:
         scale, shift = self.film(e).chunk(2, dim=1)
-        return h + self.second(silu(torch.addcmul(shift, self.first(self.norm(h)), 1 + scale)))
+        return h + self.second(silu(torch.addcmul(shift, self.first(h), 1 + scale)))
 
 
 class MLP(Denoiser):
@@ -258,7 +260,7 @@ def fill(network: Denoiser, seed: int) -> None:
             nn.init.normal_(module.weight, std=math.prod(module.weight.shape[1:]) ** -0.5, generator=random)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.GroupNorm | nn.LayerNorm) and module.weight is not None:
+        elif isinstance(module, nn.GroupNorm) and module.weight is not None:
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
