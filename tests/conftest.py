@@ -22,6 +22,17 @@ import pytest
 from sklearn.datasets import load_digits
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """Tests decode into a cache of their own."""
+    before = os.environ.get("NEUROSQL_CACHE")
+    os.environ["NEUROSQL_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    del os.environ["NEUROSQL_CACHE"]
+    if before is not None:
+        os.environ["NEUROSQL_CACHE"] = before
+
+
 @pytest.fixture(scope="session")
 def digits():
     """scikit-learn's 8 x 8 digits: (images (n, 8, 8) in [0, 1], labels)."""

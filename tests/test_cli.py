@@ -50,7 +50,7 @@ def opened(path):
 
 def test_train_leaves_a_whole_run_folder(trained):
     found = sorted(p.relative_to(trained).as_posix() for p in trained.rglob("*") if p.is_file())
-    expected = ["checkpoints/last.safetensors", "codes.safetensors", "config.json", "history.jsonl"]
+    expected = ["checkpoints/last.safetensors", "codes.safetensors", "config.json", "history.jsonl", "split.json"]
     assert found == sorted([*expected, "model.safetensors", "report.html", "scores.json", "used.json", *PICTURES])
     for name in PICTURES:
         assert opened(trained / name).std() > 5

@@ -18,11 +18,13 @@ def test_the_embedded_sample_has_its_digits_and_labels():
     began = time.perf_counter()
     sample = data.load("mnist-sample")
     assert time.perf_counter() - began < 5
-    assert sample.x.shape == (4096, 1, 28, 28) and sample.heldout.x.shape == (2048, 1, 28, 28)
+    assert sample.x.shape == (4096, 1, 28, 28)
+    assert len(sample.validation) == 512 and len(sample.test) == 1536
     assert sample.x.min() == 0 and sample.x.max() == 1
     assert sample.classes == tuple("0123456789")
-    assert (np.bincount(sample.labels) > 300).all() and (np.bincount(sample.heldout.labels) > 150).all()
-    assert len({hashlib.sha1(image.tobytes()).digest() for image in sample.x}) == 4096
+    assert (np.bincount(sample.labels) > 300).all() and (np.bincount(sample.test.labels) > 100).all()
+    every = [image for part in sample.parts.values() for image in part.x]
+    assert len({hashlib.sha1(image.tobytes()).digest() for image in every}) == 6144
 
 
 def test_limit_keeps_the_first_digits_of_the_sample():
@@ -41,7 +43,7 @@ def test_the_sample_is_drawn_from_the_original_files(shared_data):
         return np.frombuffer(raw, np.uint8, offset=offset)
 
     sample = data.load("mnist-sample")
-    for part, images in {"train": sample, "t10k": sample.heldout}.items():
+    for part, images in (("train", sample), ("t10k", sample.validation), ("t10k", sample.test)):
         original = read(f"{part}-images-idx3-ubyte", 16).reshape(-1, 784)
         labels = read(f"{part}-labels-idx1-ubyte", 8)
         known = {row.tobytes(): int(label) for row, label in zip(original, labels)}
@@ -240,5 +242,6 @@ def test_a_layout_can_be_given_where_the_shape_is_ambiguous():
 @pytest.mark.parametrize("name, shape", [("celeba", (3, 109, 89)), ("afhq", (3, 128, 128)), ("oasis", (1, 128, 128))])
 def test_folders_of_real_images_are_read(shared_data, name, shape):
     images = data.load(shared_data / name, limit=24)
-    assert images.x.shape == (24, *shape)
+    assert images.x.shape == (24, shape[0], 64, 64) and images.reading.reader == name
     assert images.x.std() > 0.1
+    assert data.load(f"{name}:{shared_data / name}", limit=24, image_size=0).x.shape == (24, *shape)

@@ -21,6 +21,7 @@ MODEL = "model.safetensors"
 CODES = "codes.safetensors"
 HISTORY = "history.jsonl"
 USED = "used.json"
+SPLIT = "split.json"
 CHECKPOINT = "checkpoints/last.safetensors"
 
 
@@ -78,7 +79,7 @@ class RunFolder:
         self._replace(CONFIG, json.dumps({"format": FORMAT} | config, indent=2).encode() + b"\n")
 
     def write_json(self, name: str, value: Any) -> None:
-        self._replace(name, json.dumps(value, indent=2).encode() + b"\n")
+        self._replace(name, json.dumps(value, indent=2 if name != SPLIT else None).encode() + b"\n")
 
     def read_json(self, name: str) -> Any:
         return json.loads((self.path / name).read_text("utf-8"))

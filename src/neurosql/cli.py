@@ -1,4 +1,4 @@
-"""The command line: neurosql train | resume | sample | encode | evaluate | weights | info.
+"""The command line: neurosql train | resume | sample | encode | evaluate | info | data | weights.
 
 It parses, calls, and says what was written.
 """
@@ -15,7 +15,14 @@ import tyro
 from neurosql.errors import InputError
 from neurosql.methods.options import NAMES
 from neurosql.presets import Budget, Preset, choices
-from neurosql.settings import GeneratorSettings, LatentSettings, Settings, TrainingSettings, section_classes
+from neurosql.settings import (
+    DataSettings,
+    GeneratorSettings,
+    LatentSettings,
+    Settings,
+    TrainingSettings,
+    section_classes,
+)
 
 STOPPED = 130
 
@@ -25,11 +32,10 @@ class Train:
     """Train a model and leave a run folder with the model, its codes, pictures and a page."""
 
     data: tyro.conf.Positional[str] = "mnist-sample"
-    """mnist-sample (embedded), a folder of images (a folder a class gives labels), a .npy or a .npz file."""
+    """mnist-sample (embedded), a folder or archive of images (a folder a class gives labels), volumes or sounds, a
+    .npy, .npz, .csv or idx file; or NAME:PATH, where NAME is mnist, celeba, afhq, oasis, medmnist, nifti, audio, ..."""
     out: str | None = None
     """Run folder to create; by default the next free one under runs/."""
-    limit: int | None = None
-    """Use at most so many images."""
     method: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(NAMES) + "}")] = "neurosql"
     """Learning principle; `--method NAME --help` shows the method's own settings."""
     preset: Preset = "recommended"
@@ -40,12 +46,13 @@ class Train:
     latent: LatentSettings = field(default_factory=LatentSettings)
     own: Any = None
     training: TrainingSettings = field(default_factory=TrainingSettings)
+    reading: DataSettings = field(default_factory=DataSettings)
 
     def __call__(self) -> None:
         from neurosql import commands
 
         settings = Settings(self.method, self.generator, self.latent, self.own, self.training)
-        commands.train(self.data, settings, self.out, self.limit)
+        commands.train(self.data, settings, self.out, self.reading)
 
 
 def train_command(arguments: list[str]) -> Any:
@@ -110,16 +117,20 @@ class Encode:
     run: tyro.conf.Positional[str]
     """Run folder."""
     data: tyro.conf.Positional[str]
-    """mnist-sample, a folder of images, a .npy or a .npz file."""
+    """What `train` takes; it is brought to the shape of the training images by the same steps."""
     limit: int | None = None
-    """Use at most so many images."""
+    """Read at most so many samples."""
+    skip_bad: bool = False
+    """Go on without files that can't be read."""
+    part: Literal["train", "validation", "test"] = "train"
+    """Official part to encode; data without parts are all `train`."""
     out: str | None = None
     """A .npz (the default, in the run folder) or a .csv file."""
 
     def __call__(self) -> None:
         from neurosql import commands
 
-        commands.encode(self.run, self.data, self.limit, self.out)
+        commands.encode(self.run, self.data, self.limit, self.skip_bad, self.part, self.out)
 
 
 @dataclass(frozen=True)
@@ -185,12 +196,55 @@ class Info:
         commands.info(self.run)
 
 
+@dataclass(frozen=True)
+class Check:
+    """Say what data are: what was recognised, counts, sizes, duplicates, bad files, memory; with a contact sheet."""
+
+    data: tyro.conf.Positional[str]
+    """What `train` takes."""
+    sheet: str | None = None
+    """The contact sheet, a .png; by default NAME-check.png here."""
+    seed: int = 0
+    """Seed of the draw, where there is a limit."""
+    reading: DataSettings = field(default_factory=DataSettings)
+
+    def __call__(self) -> None:
+        from neurosql import commands
+
+        commands.data_check(self.data, self.reading, self.seed, self.sheet)
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Download a public data set: mnist, fashion-mnist, or a set of MedMNIST such as pathmnist or organmnist3d_64."""
+
+    name: tyro.conf.Positional[str]
+    """The data set."""
+    out: str | None = None
+    """Folder to put it in; by default data/."""
+
+    def __call__(self) -> None:
+        from neurosql import commands
+
+        commands.data_fetch(self.name, self.out)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Check data before training on them, or fetch a public set."""
+
+    action: Check | Fetch
+
+    def __call__(self) -> None:
+        self.action()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         train = train_command(arguments) if arguments[:1] == ["train"] else Train
-        commands: Any = Union[train, Resume, Sample, Encode, Evaluate, Weights, Info]  # noqa: UP007
+        commands: Any = Union[train, Resume, Sample, Encode, Evaluate, Info, Data, Weights]  # noqa: UP007
         command: Any = tyro.cli(
             commands,
             args=arguments,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import platform
 from pathlib import Path
@@ -15,40 +16,51 @@ from neurosql import evaluate as evaluation
 from neurosql import run as runs
 from neurosql.checkpoint import CHECKPOINT, CODES, HISTORY, MODEL, USED, RunFolder
 from neurosql.cost import ssim
+from neurosql.data import catalogue, check, fetch
 from neurosql.errors import InputError
 from neurosql.metrics import weights
 from neurosql.metrics.score import Score, table
 from neurosql.report import page, pictures
 from neurosql.run import Run
-from neurosql.settings import Settings
+from neurosql.settings import DataSettings, Settings
 from neurosql.training import Stopped
 
 SCORES = "scores.json"
 REPORT = "report.html"
 
 
-def train(source: str, settings: Settings, out: str | None, limit: int | None) -> None:
+def train(source: str, settings: Settings, out: str | None, how: DataSettings) -> None:
     path = Path(out) if out else _next_free(source)
-    images = data.load(source, limit)
+    images = read(source, how, settings)
+    print(check.brief(images))
     try:
-        run = runs.train(images, settings, path, limit, progress=True, say=print)
+        run = runs.train(images, settings, path, progress=True, say=print)
     except Stopped:
         raise KeyboardInterrupt(_stopped(path)) from None
     _finish(run, images, path)
 
 
-def resume(path: str, source: str | None) -> None:
-    read: list[data.ImageSet] = []
+def read(source: str, how: DataSettings, settings: Settings) -> data.ImageSet:
+    """The samples of a training, in parts: official ones, those of a split file, or drawn by the run's seed."""
+    training = settings.training
+    images = data.load(source, seed=training.seed, settings=how)
+    if how.split is not None:
+        return images
+    return images.divide(training.holdout, how.test_share, training.seed)
 
-    def load(source: str, limit: int | None) -> data.ImageSet:
-        read.append(data.load(source, limit))
-        return read[-1]
+
+def resume(path: str, source: str | None) -> None:
+    seen: list[data.ImageSet] = []
+
+    def load(source: str, how: DataSettings, seed: int) -> data.ImageSet:
+        seen.append(data.load(source, seed=seed, settings=how))
+        return seen[-1]
 
     try:
         run = runs.resume(path, load, source, progress=True, say=print)
     except Stopped:
         raise KeyboardInterrupt(_stopped(Path(path))) from None
-    _finish(run, read[-1], Path(path))
+    _finish(run, seen[-1], Path(path))
 
 
 def sample(path: str, n: int, label: str | None, seed: int, out: str | None) -> None:
@@ -76,26 +88,38 @@ def sample(path: str, n: int, label: str | None, seed: int, out: str | None) -> 
     print(f"wrote {n} samples to {target}")
 
 
-def encode(path: str, source: str, limit: int | None, out: str | None) -> None:
+def encode(path: str, source: str, limit: int | None, skip_bad: bool, part: str, out: str | None) -> None:
     run = runs.open_run(path)
-    images = data.load(source, limit)
+    how, _ = runs.reading_of(RunFolder.existing(path))
+    how = dataclasses.replace(how, limit=limit, skip_bad=skip_bad, split=None, group="none")
+    # New images are brought to the shape of the old ones by the same steps.
+    if how.image_size is None and (size := run.data["preparation"].get("image_size")):
+        how = dataclasses.replace(how, image_size=size)
+    if how.channels == "auto" and run.data["kind"] == "image" and run.data["preparation"].get("decoder") == "image":
+        how = dataclasses.replace(how, channels="colour" if run.data["shape"][0] == 3 else "grey")
+    images = data.load(source, settings=how)
+    if part not in images.parts:
+        raise InputError(f"{source} has no {part} part of its own: it has {', '.join(images.parts)}")
+    images = images.parts[part]
     if images.shape != tuple(run.data["shape"]):
         raise InputError(f"the model's samples have shape {tuple(run.data['shape'])}, those of {source} {images.shape}")
     if run.like.mean is not None and images.mean is not None:
         # Vectors were standardised by their own columns: bring them to the training set's units.
         raw = images.x * images.std + images.mean
         images = data.from_array(raw, layout="np", mean=run.like.mean, std=run.like.std)
-    target = Path(out) if out else Path(path) / f"codes-{Path(source).stem}.npz"
+    target = Path(out) if out else Path(path) / f"codes-{_stem(source)}.npz"
     if target.suffix not in (".npz", ".csv"):
         raise InputError(f"can't write codes to {target}: give a .npz or a .csv file")
     _make_parent(target)
     codes, labels, losses = run.encode(images.x, progress=True)
-    names = None if labels is None else np.array(run.like.classes)[labels]
+    named = {} if labels is None else {"labels": np.array(run.like.classes)[labels]}
+    if images.names is not None:
+        named["names"] = images.names
     if target.suffix == ".npz":
-        np.savez_compressed(target, codes=codes, losses=losses, **({} if names is None else {"labels": names}))
+        np.savez_compressed(target, codes=codes, losses=losses, **named)
     else:
-        columns = [f"z{i + 1}" for i in range(codes.shape[1])] + ["loss"] + ([] if names is None else ["label"])
-        rows = np.column_stack([codes, losses] + ([] if names is None else [names])).tolist()
+        columns = [f"z{i + 1}" for i in range(codes.shape[1])] + ["loss"] + [name.removesuffix("s") for name in named]
+        rows = np.column_stack([codes, losses, *map(_quoted, named.values())]).tolist()
         target.write_text("\n".join(",".join(map(str, row)) for row in [columns, *rows]) + "\n", encoding="utf-8")
     print(f"mean loss  {losses.mean():.4f} over {len(losses)} samples")
     print(f"wrote codes of {len(codes)} samples to {target}")
@@ -195,14 +219,41 @@ def _finish(run: Run, images: data.ImageSet, path: Path) -> None:
     print(f"next       neurosql sample {path} -n 64, or neurosql evaluate {path}")
 
 
+def data_check(source: str, how: DataSettings, seed: int, sheet: str | None) -> None:
+    images = data.load(source, seed=seed, settings=dataclasses.replace(how, skip_bad=True))
+    print(check.report(images))
+    target = Path(sheet) if sheet else Path(f"{_stem(source)}-check.png")
+    _make_parent(target)
+    if check.contact_sheet(images, target):
+        print(f"wrote {target}")
+
+
+def data_fetch(name: str, out: str | None) -> None:
+    folder = fetch.fetch(name, Path(out) if out else Path("data"), say=print)
+    print(f"next       neurosql train {folder}")
+
+
+def _quoted(values: np.ndarray) -> np.ndarray:
+    """Names as cells of a .csv file."""
+    return np.array(['"' + v.replace('"', '""') + '"' if any(c in v for c in ',"\n') else v for v in map(str, values)])
+
+
 def _stopped(path: Path) -> str:
     return f"stopped; the run is saved. Go on with: neurosql resume {path}"
 
 
 def _next_free(source: str) -> Path:
     """runs/NAME-1, or the next number that is free."""
-    stem = Path(source).stem or "run"
+    stem = _stem(source)
     return next(p for number in range(1, 10**6) if not (p := Path("runs") / f"{stem}-{number}").exists())
+
+
+def _stem(source: str) -> str:
+    try:
+        path = catalogue.find(source)[1].resolve()
+    except InputError:
+        path = Path(source)
+    return (path.name if path.is_dir() else path.stem) or "run"
 
 
 def _make_parent(target: Path) -> None:

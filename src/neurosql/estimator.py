@@ -13,7 +13,8 @@ from sklearn.utils.validation import validate_data
 
 from neurosql import run as runs
 from neurosql.checkpoint import RunFolder
-from neurosql.data import ImageSet
+from neurosql.data import ImageSet, from_dataset
+from neurosql.data.dataset import is_dataset
 from neurosql.data.imageset import RANK, encode_labels, from_array
 from neurosql.errors import InputError
 from neurosql.methods.neurosql import QuantileAssignment
@@ -168,11 +169,14 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         return Settings.from_flat(values | {"seed": _seed(values.pop("random_state"))})
 
     def fit(self, X: Any, y: Any = None, *, out: str | Path | None = None) -> NeuroSQL:
-        """Learn generator and codes from samples (or an ImageSet); `y` are labels; `out` also leaves a run folder.
+        """Learn generator and codes from samples (or an ImageSet, or a torch Dataset); `y` are labels; `out` also
+        leaves a run folder.
 
         Without `conditional`, labels do not enter the training.
         """
         settings = self.settings()
+        if is_dataset(X):
+            X = from_dataset(X)
         images = X if isinstance(X, ImageSet) else self._read(X, y, reset=True)
         self.input_ = images.describe()
         say = print if self.verbose else lambda line: None

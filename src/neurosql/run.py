@@ -15,13 +15,16 @@ from torch import Tensor
 
 import neurosql
 from neurosql import methods, presets, prior
-from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, USED, RunFolder
-from neurosql.data import ImageSet, from_array
+from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder
+from neurosql.data import ImageSet, from_array, from_dataset
+from neurosql.data.catalogue import absolute
+from neurosql.data.dataset import is_dataset
+from neurosql.data.listing import Reading
 from neurosql.errors import InputError
 from neurosql.generators import Generator
 from neurosql.methods.base import Method, Task
 from neurosql.methods.neurosql import QuantileAssignment
-from neurosql.settings import Settings
+from neurosql.settings import DataSettings, Settings
 from neurosql.training import Stopped, Trainer, Used
 
 STATISTICS = ("data.mean", "data.std")
@@ -46,6 +49,8 @@ class Run:
     history: list[dict[str, Any]]
     used: Used | None = None
     """What the training took."""
+    split: dict[str, Any] | None = None
+    """Places in the source of the samples of each part."""
 
     @property
     def has_codes(self) -> bool:
@@ -103,6 +108,8 @@ class Run:
         if self.labels is not None:
             codes["labels"] = torch.from_numpy(self.labels)
         folder.write_tensors(CODES, codes)
+        if self.split is not None:
+            folder.write_json(SPLIT, self.split)
         if self.used is not None:
             folder.write_json(USED, dataclasses.asdict(self.used))
 
@@ -135,11 +142,11 @@ def fit(
     progress: bool = False,
     **settings: Any,
 ) -> Run:
-    """Train a method of that name on samples (an array, a tensor or an ImageSet) and labels y.
+    """Train a method of that name on samples (an array, a tensor, a torch Dataset or an ImageSet) and labels y.
 
     Preset and budget are those of `neurosql train`, and `settings` are its settings by name, which win over both.
     """
-    images = X if isinstance(X, ImageSet) else from_array(X, y)
+    images = X if isinstance(X, ImageSet) else from_dataset(X) if is_dataset(X) else from_array(X, y)
     return train(images, presets.settings(method, preset, budget, **settings), out, progress=progress)
 
 
@@ -147,7 +154,6 @@ def train(
     images: ImageSet,
     settings: Settings,
     out: str | Path | None = None,
-    limit: int | None = None,
     law: prior.Prior | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
@@ -156,10 +162,11 @@ def train(
 
     Raises `Stopped` after Ctrl-C: the folder then holds a checkpoint to resume from, and the model so far.
     """
-    run, heldout = _prepare(images, settings, limit, law)
+    run, heldout = _prepare(images, settings, law)
     folder = None if out is None else RunFolder.create(out)
     if folder is not None:
         folder.write_config(run.config())
+        folder.write_json(SPLIT, run.split)
     say(_summary(run, heldout))
     run.method.start()
     return _fit(run, images, heldout, folder, progress)
@@ -167,21 +174,21 @@ def train(
 
 def resume(
     path: str | Path,
-    read: Callable[[str, int | None], ImageSet],
+    read: Callable[[str, DataSettings, int], ImageSet],
     source: str | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Run:
-    """Go on with a stopped run; `read(source, limit)` brings its images back."""
+    """Go on with a stopped run; `read(source, how, seed)` brings its images back, in the same parts."""
     folder = RunFolder.existing(path)
     config = folder.config()
     settings = settings_of(config)
     # Killed before its first checkpoint, a run begins anew: the seed makes it the same run.
     begun = folder.read_tensors(CHECKPOINT) if folder.has(CHECKPOINT) else None
-    images = read(source or config["data"]["path"], config["data"]["limit"])
+    images = read(source or config["data"]["path"], *reading_of(folder))
     if images.fingerprint != config["data"]["fingerprint"]:
         raise InputError(f"{images.source} does not hold the images that {path} was trained on: name them with --data")
-    run, heldout = _prepare(images, settings, config["data"]["limit"])
+    run, heldout = _prepare(images, settings)
     folder.keep_history(begun[1]["records"] if begun else 0)
     run.history[:] = folder.history()
     say(_summary(run, heldout))
@@ -190,16 +197,24 @@ def resume(
     return _fit(run, images, heldout, folder, progress, begun)
 
 
-def _prepare(
-    images: ImageSet, settings: Settings, limit: int | None, law: prior.Prior | None = None
-) -> tuple[Run, ImageSet | None]:
+def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
+    """How the samples of a run were read, and the seed: with its own split where one was made."""
+    record = folder.config()["data"]
+    how = DataSettings.from_record(record["settings"])
+    return (dataclasses.replace(how, split=str(folder.path / SPLIT)) if record["divided"] else how), record["seed"]
+
+
+def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = None) -> tuple[Run, ImageSet | None]:
     """The model before its first step, and the images held out for validation."""
     settings = settings.resolve(images.kind)
     training = settings.training
-    index, heldout = np.arange(len(images)), images.heldout
+    index, heldout = np.arange(len(images)), images.validation
+    parts = images.split_record()
     if heldout is None:
         index, rest = images.split(training.holdout, training.seed)
         heldout = images.take(rest) if len(rest) else None
+        places = np.array(parts["train"], np.int64)
+        parts |= {"train": places[index].tolist()} | ({"validation": places[rest].tolist()} if len(rest) else {})
     conditional = settings.generator.conditional
     if conditional and images.labels is None:
         raise InputError("conditional needs labels: a folder a class, 'labels' in the .npz, or y")
@@ -210,10 +225,17 @@ def _prepare(
     classes = len(images.classes) if conditional else None
     method = methods.make(Task(settings, tuple(images.shape), classes, images.kind != "vector", law)).to(device)
     method.attach(*_tensors(images, index, device), training.seed)
+    read = images.reading or Reading("array")
     data = {
         "source": images.source,
-        "path": str(Path(images.source).resolve()) if Path(images.source).exists() else images.source,
-        "limit": limit,
+        "path": absolute(images.source),
+        "reader": read.reader,
+        "settings": read.settings,
+        "seed": read.seed,
+        "divided": read.divided,
+        "preparation": read.preparation,
+        "notes": read.notes,
+        "skipped": [list(pair) for pair in read.skipped],
         "description": images.describe(),
         "kind": images.kind,
         "shape": list(images.shape),
@@ -222,9 +244,11 @@ def _prepare(
         "fingerprint": images.fingerprint,
         "trained": len(index),
         "heldout": 0 if heldout is None else len(heldout),
+        "test": 0 if images.test is None else len(images.test),
     }
     labels = None if images.labels is None else images.labels[index]
-    return Run(settings, data, method, images.take(np.arange(0)), index, labels, []), heldout
+    split = {"count": read.found or len(images), **parts}
+    return Run(settings, data, method, images.take(np.arange(0)), index, labels, [], split=split), heldout
 
 
 def _fit(
@@ -299,7 +323,8 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
         )
         labels = codes["labels"].numpy() if "labels" in codes else None
         used = Used(**folder.read_json(USED)) if folder.has(USED) else None
-        return Run(settings, data, method, like, codes["index"].numpy(), labels, folder.history(), used)
+        split = folder.read_json(SPLIT) if folder.has(SPLIT) else None
+        return Run(settings, data, method, like, codes["index"].numpy(), labels, folder.history(), used, split)
     except (KeyError, TypeError, RuntimeError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
 
@@ -313,7 +338,8 @@ def settings_of(config: dict[str, Any]) -> Settings:
 
 
 def _tensors(images: ImageSet, index: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor | None]:
-    x = torch.from_numpy(images.x[index]).to(device)
+    # All of them are not copied: what lies in a file, mapped, stays there.
+    x = torch.from_numpy(images.x if len(index) == len(images) else images.x[index]).to(device)
     return x, None if images.labels is None else torch.from_numpy(images.labels[index]).to(device)
 
 
@@ -365,7 +391,8 @@ def _notes(method: Method) -> list[str]:
 
 
 def _summary(run: Run, heldout: ImageSet | None) -> str:
-    aside = "" if heldout is None else f", {run.data['heldout']} held out"
+    aside = "" if heldout is None else f", {run.data['heldout']} for validation"
+    aside += f", {run.data['test']} for the test" if run.data["test"] else ""
     lines = [f"data       {run.data['description']} ({run.data['trained']} to train on{aside})"]
     if run.settings.method != QuantileAssignment.name:
         lines.append(f"method     {run.settings.method}, {run.method.title}")

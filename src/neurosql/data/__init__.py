@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from neurosql.data import arrays, folder, mnist_sample
-from neurosql.data.imageset import LAYOUTS, ImageSet, from_array
-from neurosql.errors import InputError
+if TYPE_CHECKING:
+    from neurosql.data.catalogue import NAMES, load
+    from neurosql.data.dataset import from_dataset
+    from neurosql.data.imageset import LAYOUTS, ImageSet, from_array
 
-__all__ = ["LAYOUTS", "ImageSet", "from_array", "load"]
+__all__ = ["LAYOUTS", "NAMES", "ImageSet", "from_array", "from_dataset", "load"]
 
-# A reader has `recognises(source) -> bool` and `read(source, limit) -> ImageSet`; the first that recognises one reads.
-READERS = (mnist_sample, arrays, folder)
+# Loaded when they are first used: the processes that decode need none of them and start the sooner.
+_HOMES = {
+    **{"NAMES": "catalogue", "load": "catalogue", "from_dataset": "dataset"},
+    **{"LAYOUTS": "imageset", "ImageSet": "imageset", "from_array": "imageset"},
+}
 
 
-def load(source: str | Path, limit: int | None = None) -> ImageSet:
-    """Read `mnist-sample`, a folder of images, a `.npy` or a `.npz` file; `limit` keeps at most so many samples."""
-    source = str(source)
-    if limit is not None and limit < 1:
-        raise InputError(f"limit must be at least 1, got {limit}")
-    for reader in READERS:
-        if reader.recognises(source):
-            images = reader.read(source, limit)
-            if len(images) < 2:
-                raise InputError(f"{source} holds {len(images)} image(s): at least 2 are needed")
-            return images
-    if not Path(source).exists():
-        raise InputError(f"no such data: {source!r} is neither mnist-sample nor an existing file or folder")
-    raise InputError(f"can't read {source!r}: give mnist-sample, a folder of images, a .npy or a .npz file")
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -3,39 +3,80 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from neurosql.data.imageset import ImageSet, from_array, spread
+from neurosql.data.listing import Arrays
+from neurosql.data.tree import MAX_RATIO, MAX_SMALL, Tree, page
 from neurosql.errors import InputError
+from neurosql.settings import DataSettings
 
+NAME = "array"
 IMAGE_KEYS = ("images", "x", "X", "data", "train_images", "x_train", "arr_0")
 LABEL_KEYS = ("labels", "y", "target", "train_labels", "y_train", "arr_1")
+SUBJECT_KEYS = ("subjects", "subject", "groups", "patients")
+MAX_PACKED = 1000
 
 
-def recognises(source: str) -> bool:
-    return Path(source).suffix.lower() in (".npy", ".npz") and Path(source).is_file()
+def recognises(tree: Tree) -> bool:
+    return tree.kind == "file" and tree.path.suffix.lower() in (".npy", ".npz")
 
 
-def read(source: str, limit: int | None = None) -> ImageSet:
-    """Images and, in a `.npz`, labels: the first key of `IMAGE_KEYS` and of `LABEL_KEYS` that is there."""
+def scan(tree: Tree, settings: DataSettings) -> Arrays:
+    """Samples and, in a `.npz`, labels and subjects: the first key of each list above that is there."""
+    path = tree.path
+    if path.suffix.lower() == ".npy":
+        with _readable(path):
+            # A map: what is not used is not read, and what memory has no room for stays on the disk.
+            return Arrays(np.asarray(np.load(path, mmap_mode="r", allow_pickle=False)))
+    with npz(path) as stored:
+        names = stored.files
+        key = next((k for k in IMAGE_KEYS if k in names), names[0] if len(names) == 1 else None)
+        if key is None:
+            found = ", ".join(names[:20]) or "nothing"
+            raise InputError(f"{path} has no array of images: call one 'images' (found: {found})")
+        labels = next((stored[k] for k in LABEL_KEYS if k in names and k != key), None)
+        subjects = next((stored[k] for k in SUBJECT_KEYS if k in names and k != key), None)
+        values = stored[key]
+    if subjects is not None and subjects.shape != (len(values),):
+        raise InputError(f"{path}: subjects must be one a sample, shape ({len(values)},), got shape {subjects.shape}")
+    return Arrays(values, labels, None if subjects is None else subjects.astype(str))
+
+
+def keys(path: Path) -> list[str]:
+    """The names of the arrays in a `.npz` file, without reading them; none where it is no such file."""
     try:
-        loaded = np.load(source, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            images = from_array(loaded, source=source)
-            return images.take(spread(len(images), limit))
-        with loaded:
-            key = next((k for k in IMAGE_KEYS if k in loaded), None)
-            if key is None and len(loaded.files) == 1:
-                key = loaded.files[0]
-            if key is None:
-                found = ", ".join(loaded.files) or "nothing"
-                raise InputError(f"{source} has no array of images: call one 'images' (found: {found})")
-            labels = next((loaded[k] for k in LABEL_KEYS if k in loaded and k != key), None)
-            images = from_array(loaded[key], labels, source=source)
-            return images.take(spread(len(images), limit))
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{source} is not a readable numpy file: {error}") from None
+        with zipfile.ZipFile(path) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
+        return []
+
+
+@contextmanager
+def npz(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
+    """An open `.npz` file that does not unpack to absurd sizes."""
+    with _readable(path):
+        with zipfile.ZipFile(path) as archive:
+            # Masks and zeros shrink well, but not without end.
+            unpacked = sum(info.file_size for info in archive.infolist())
+        if unpacked > MAX_RATIO * MAX_PACKED // 100 * path.stat().st_size + MAX_SMALL:
+            raise ValueError(f"it unpacks to {unpacked:,} bytes and looks like a decompression bomb")
+        with np.load(path, allow_pickle=False) as stored:
+            yield stored
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except InputError:
+        raise
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, MemoryError, SyntaxError) as error:
+        words = page(path) or (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path} is not a readable numpy file: {words}") from None
+    except (TypeError, RuntimeError, NotImplementedError, OverflowError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path} is not a readable numpy file: {type(error).__name__}") from None

@@ -1,64 +1,51 @@
-"""A folder of images, plain or with a folder a class."""
+"""A folder (or an archive) of images: plain, a folder a class, or either of them below train, val and test."""
 
 from __future__ import annotations
 
-from collections import Counter
-from pathlib import Path
+from collections.abc import Callable
+from pathlib import PurePosixPath
 
-import numpy as np
-from PIL import Image, UnidentifiedImageError
-from tqdm import tqdm
-
-from neurosql.data.imageset import ImageSet, from_array, spread
+from neurosql.data.decode import SUFFIXES
+from neurosql.data.listing import Item, Listing
+from neurosql.data.tree import Entry, Tree
 from neurosql.errors import InputError
+from neurosql.settings import DataSettings
 
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".pgm", ".ppm"})
-
-
-def recognises(source: str) -> bool:
-    return Path(source).is_dir()
-
-
-def read(source: str, limit: int | None = None) -> ImageSet:
-    """All images below the folder in the order of their paths. Subfolders, where there are any, are the classes."""
-    root = Path(source)
-    paths = sorted(p for p in root.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
-    if not paths:
-        raise InputError(f"no images in {source!r}: looked for {', '.join(sorted(SUFFIXES))}")
-    paths = [paths[i] for i in spread(len(paths), limit)]
-    pictures = [_open(path) for path in tqdm(paths, desc="reading", unit="image", leave=False, disable=None)]
-    sizes = Counter(picture.shape[:2] for picture in pictures)
-    if len(sizes) > 1:
-        found = ", ".join(f"{h} x {w} ({count})" for (h, w), count in sizes.most_common(3))
-        usual = sizes.most_common(1)[0][0]
-        odd = next(path for path, picture in zip(paths, pictures) if picture.shape[:2] != usual)
-        raise InputError(
-            f"images in {source!r} have {len(sizes)} sizes: {found}, the first odd one is {odd.name}: "
-            "resize them to one size"
-        )
-    if any(picture.ndim == 3 for picture in pictures):
-        pictures = [p if p.ndim == 3 else np.repeat(p[..., None], 3, axis=2) for p in pictures]
-    folders = [path.parent.relative_to(root).as_posix() for path in paths]
-    labels = folders if len(set(folders)) > 1 and "." not in folders else None
-    stack = np.stack(pictures)
-    return from_array(stack, labels, layout="nhw" if stack.ndim == 3 else "nhwc", source=source)
+NAME = "folder"
+PARTS = {
+    **{"train": "train", "training": "train", "test": "test", "testing": "test"},
+    **{"val": "validation", "valid": "validation", "validation": "validation", "dev": "validation"},
+}
 
 
-def _open(path: Path) -> np.ndarray:
-    """One picture as uint8, (h, w) where it is grey and (h, w, 3) otherwise."""
-    try:
-        with Image.open(path) as picture:
-            if picture.mode in ("1", "L"):
-                return np.asarray(picture.convert("L"))
-            if picture.mode.startswith("I"):
-                # Sixteen bits: Pillow's own conversion would cut the values off at 255.
-                return (np.asarray(picture).clip(0, 65535) // 257).astype(np.uint8)
-            if picture.mode == "F":
-                raise ValueError("its pixels are floating-point numbers, save them as .npy instead")
-            colour = np.asarray(picture.convert("RGB"))
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"{path} can't be read as an image: {error}") from None
-    # Grey pictures are often saved as colour: one channel says the same.
-    if (colour[..., 0] == colour[..., 1]).all() and (colour[..., 0] == colour[..., 2]).all():
-        return colour[..., 0]
-    return colour
+def recognises(tree: Tree) -> bool:
+    return tree.kind != "file"
+
+
+def scan(tree: Tree, settings: DataSettings) -> Listing:
+    """All images in the order of their paths. Folders, where every image is in one, are the classes."""
+    found = tree.matching(*SUFFIXES)
+    if not found:
+        raise InputError(f"no images in {str(tree.path)!r}: looked for {', '.join(SUFFIXES)}")
+    return Listing(label_by_folder(found))
+
+
+def label_by_folder(found: list[Entry], subject: Callable[[Entry], str | None] = lambda entry: None) -> list[Item]:
+    """Items with the official part and the class that their folders name."""
+    folders = [entry.path.parent.parts for entry in found]
+    # One folder around everything, as archives often have, says nothing.
+    depth = 0
+    while all(len(parts) > depth for parts in folders) and len({parts[depth] for parts in folders}) == 1:
+        depth += 1
+    folders = [parts[depth:] for parts in folders]
+    official = ["train"] * len(found)
+    tops = {parts[0].lower() if parts else "" for parts in folders}
+    if len(tops) > 1 and tops <= PARTS.keys() and "train" in {PARTS[top] for top in tops}:
+        official = [PARTS[parts[0].lower()] for parts in folders]
+        folders = [parts[1:] for parts in folders]
+    names = [PurePosixPath(*parts).as_posix() if parts else "" for parts in folders]
+    labelled = len(set(names)) > 1 and "" not in names
+    return [
+        Item(entry, name if labelled else None, subject(entry), part)
+        for entry, name, part in zip(found, names, official)
+    ]

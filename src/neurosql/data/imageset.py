@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from neurosql.data import splits, store
+from neurosql.data.listing import Reading
 from neurosql.errors import InputError
 
 LAYOUTS = {
@@ -25,53 +27,72 @@ CHANNELS = (1, 3)
 
 @dataclass(frozen=True)
 class ImageSet:
-    """n samples as float32, channels first.
+    """n training samples, channels first, with the validation and test parts that the source has, if any.
 
     Images, signals and volumes lie in [0, 1]. Vectors are any finite reals, standardised by column with `mean` and
     `std`, which are None for everything else.
     """
 
-    x: np.ndarray
-    """(n, c, *spatial) or (n, p), float32."""
+    pixels: np.ndarray
+    """(n, c, *spatial) or (n, p), float32; or uint8 as decoded, possibly a memory map. `x` has them as float32."""
     labels: np.ndarray | None = None
     """(n,) int64 indices into `classes`."""
     classes: tuple[str, ...] = ()
     """The names of the classes."""
     subjects: np.ndarray | None = None
-    """(n,) subject ids, where they are known."""
+    """(n,) ids of what must not be split between parts, where they are known: subjects, or near duplicates."""
     layout: str = "nchw"
     """How the array lay before it was brought to channels first: a key of `LAYOUTS`."""
     mean: np.ndarray | None = None
     std: np.ndarray | None = None
     source: str = "array"
     """Where the samples came from."""
-    heldout: ImageSet | None = field(default=None, repr=False)
-    """Samples set aside by the source itself, if it has an official test part."""
+    names: np.ndarray | None = field(default=None, repr=False)
+    """(n,) names of the files, where each sample has one."""
+    rows: np.ndarray | None = field(default=None, repr=False)
+    """(n,) places in the source, counted over all its parts; None is 0, 1, 2, ..."""
+    validation: ImageSet | None = field(default=None, repr=False)
+    """Samples to choose and stop a model by."""
+    test: ImageSet | None = field(default=None, repr=False)
+    """Samples that training never sees."""
+    reading: Reading | None = field(default=None, repr=False)
+    """How the samples were read, where they came from a file."""
 
     def __len__(self) -> int:
-        return len(self.x)
+        return len(self.pixels)
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """(n, c, *spatial) or (n, p), float32. What memory has no room for lies in a scratch file, mapped."""
+        return store.as_float(self.pixels) if self.pixels.dtype == np.uint8 else self.pixels
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one sample, (c, *spatial) or (p,)."""
-        return tuple(self.x.shape[1:])
+        return tuple(self.pixels.shape[1:])
 
     @property
     def kind(self) -> str:
         return {1: "vector", 2: "signal", 3: "image", 4: "volume"}[len(self.shape)]
 
+    @property
+    def parts(self) -> dict[str, ImageSet]:
+        """The parts that there are, by name."""
+        named = {"train": self, "validation": self.validation, "test": self.test}
+        return {name: part for name, part in named.items() if part is not None}
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of shape, samples and labels: two sets with one fingerprint train the same model."""
-        digest = hashlib.sha256(repr((self.x.shape, self.classes)).encode())
-        digest.update(np.ascontiguousarray(self.x).data)
+        digest = hashlib.sha256(repr((self.pixels.shape, self.classes)).encode())
+        digest.update(np.ascontiguousarray(self.pixels).data)
         if self.labels is not None:
             digest.update(np.ascontiguousarray(self.labels).data)
         return digest.hexdigest()
 
     def describe(self) -> str:
-        """One line that says what the samples were taken for."""
-        n, shape = len(self), self.shape
+        """One line that says what the samples, those of all parts, were taken for."""
+        n, shape = sum(len(part) for part in self.parts.values()), self.shape
         if self.kind == "vector":
             what = f"{n} vectors of {shape[0]} numbers, standardised by column"
         elif self.kind == "image":
@@ -82,34 +103,69 @@ class ImageSet:
         return what + (f", {len(self.classes)} classes" if self.classes else "")
 
     def take(self, index: np.ndarray) -> ImageSet:
-        """The samples of these indices, in this order."""
+        """The samples of these indices, in this order, without the other parts."""
+        index = np.asarray(index, np.int64)
+        optional = {"labels": self.labels, "subjects": self.subjects, "names": self.names}
+        taken: dict[str, Any] = {k: None if values is None else values[index] for k, values in optional.items()}
         return replace(
             self,
-            x=self.x[index],
-            labels=None if self.labels is None else self.labels[index],
-            subjects=None if self.subjects is None else self.subjects[index],
-            heldout=None,
+            pixels=store.gather(self.pixels, index),
+            rows=index if self.rows is None else self.rows[index],
+            validation=None,
+            test=None,
+            **taken,
         )
 
     def split(self, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Sorted indices (train, held out) of a seeded split, with the class proportions kept where there are classes.
+        """Sorted indices (train, held out) of a seeded split, with the class proportions kept where there are classes
+        and no subject on both sides where there are subjects.
 
         No sample is held out when that would leave fewer than two to train on.
         """
-        n = len(self)
-        count = min(round(n * fraction), n - 2)
-        if count <= 0:
-            return np.arange(n), np.arange(0)
-        random = np.random.default_rng([seed, 0x5E1D])
-        order = random.permutation(n)
-        if self.labels is not None:
-            # Rank each sample within its class: the first `fraction` of every class is held out.
-            ranks = np.empty(n)
-            for label in np.unique(self.labels):
-                members = order[self.labels[order] == label]
-                ranks[members] = (np.arange(len(members)) + 0.5) / len(members)
-            order = order[np.argsort(ranks[order], kind="stable")]
-        return np.sort(order[count:]), np.sort(order[:count])
+        return splits.hold_out(len(self), fraction, seed, self.labels, self.subjects)
+
+    def divide(self, validation: float, test: float, seed: int) -> ImageSet:
+        """The set with the parts that it lacks carved from its own samples: shares of them, by seed.
+
+        Vectors are standardised anew, by the columns of what is left to train on.
+        """
+        index = {"train": np.arange(len(self))}
+        carved = {}
+        for part, share in (("test", test), ("validation", validation)):
+            if getattr(self, part) is None and share > 0:
+                left = index["train"]
+                keep, aside = self.take(left).split(min(0.9, share * len(self) / len(left)), seed)
+                index["train"] = left[keep]
+                if len(aside):
+                    carved[part] = self.take(left[aside])
+        if not carved:
+            return self
+        parts: dict[str, Any] = {"validation": self.validation, "test": self.test} | carved
+        if self.reading is not None:
+            parts["reading"] = replace(self.reading, divided=True, seed=seed)
+        return replace(self.take(index["train"]), **parts).standardised()
+
+    def standardised(self) -> ImageSet:
+        """Vectors in units of the training part's columns; anything else as it is."""
+        if self.mean is None or self.std is None:
+            return self
+        values = {name: part.x * self.std + self.mean for name, part in self.parts.items()}
+        new = from_array(values["train"], layout="np")
+        others: dict[str, Any] = {
+            name: replace(
+                part, pixels=((values[name] - new.mean) / new.std).astype(np.float32), mean=new.mean, std=new.std
+            )
+            for name, part in self.parts.items()
+            if name != "train"
+        }
+        return replace(self, pixels=new.pixels, mean=new.mean, std=new.std, **others)
+
+    def split_record(self) -> dict[str, list[int]]:
+        """The places in the source of each part's samples, as `split.json` keeps them."""
+        return {
+            name: (np.arange(len(part)) if part.rows is None else part.rows).tolist()
+            for name, part in self.parts.items()
+        }
 
     def restore(self, x: np.ndarray) -> np.ndarray:
         """Samples of this set's shape, back in the layout and units that the caller's array had."""
@@ -123,6 +179,13 @@ def to_layout(x: np.ndarray, layout: str) -> np.ndarray:
     if layout == "nhwc":
         return np.moveaxis(x, 1, -1)
     return x
+
+
+def channels_first(x: np.ndarray, layout: str) -> np.ndarray:
+    """Samples of a layout as a view with channels first."""
+    if layout == "nhw":
+        return x[:, None]
+    return np.moveaxis(x, -1, 1) if layout == "nhwc" else x
 
 
 def from_array(
@@ -142,7 +205,7 @@ def from_array(
     by 255. `mean` and `std` standardise vectors by an earlier set's statistics instead of their own.
     """
     array = _numpy(x)
-    layout = layout or _guess_layout(array)
+    layout = layout or guess_layout(array)
     if layout not in LAYOUTS:
         raise InputError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
     if array.ndim != RANK[layout]:
@@ -164,20 +227,13 @@ def from_array(
             )
         samples = ((values - mean) / std).astype(np.float32)
     else:
-        samples = _pixels(array)
-        if layout == "nhw":
-            samples = samples[:, None]
-        elif layout == "nhwc":
-            samples = np.moveaxis(samples, -1, 1)
+        samples = store.empty(channels_first(array, layout).shape, np.float32)
+        for rows in store.pieces(len(array), samples[:1].nbytes):
+            samples[rows] = channels_first(_pixels(array[rows], rows.start), layout)
         mean = std = None
     samples = np.ascontiguousarray(samples, dtype=np.float32)
     codes, classes = encode_labels(labels, len(samples))
     return ImageSet(samples, codes, classes, layout=layout, mean=mean, std=std, source=source)
-
-
-def spread(n: int, limit: int | None) -> np.ndarray:
-    """At most `limit` of n indices, evenly spaced, so that data sorted by class keep all their classes."""
-    return np.linspace(0, n - 1, n if limit is None else min(limit, n)).round().astype(np.int64)
 
 
 def encode_labels(labels: Any, n: int) -> tuple[np.ndarray | None, tuple[str, ...]]:
@@ -206,7 +262,7 @@ def _numpy(x: Any) -> np.ndarray:
     return array
 
 
-def _guess_layout(array: np.ndarray) -> str:
+def guess_layout(array: np.ndarray) -> str:
     if array.ndim == 2:
         return "np"
     if array.ndim == 3:
@@ -223,24 +279,24 @@ def _guess_layout(array: np.ndarray) -> str:
     raise InputError(f"got an array of {array.ndim} dimension(s), shape {array.shape}. {hint}")
 
 
-def _finite(values: np.ndarray, what: str) -> np.ndarray:
+def _finite(values: np.ndarray, what: str, start: int = 0) -> np.ndarray:
     good = np.isfinite(values)
     if not good.all():
-        where = int(np.argwhere(~good)[0][0])
+        where = start + int(np.argwhere(~good)[0][0])
         kind = "NaN" if np.isnan(values[~good]).any() else "infinity"
         raise InputError(f"{what} must be finite, got {kind} in sample {where}")
     return values
 
 
-def _pixels(array: np.ndarray) -> np.ndarray:
-    """Pixels as float32 in [0, 1]."""
+def _pixels(array: np.ndarray, start: int = 0) -> np.ndarray:
+    """Pixels as float32 in [0, 1]; `start` is the number of the first sample."""
     if array.dtype == np.uint8:
         return array.astype(np.float32) / np.float32(255)
     if array.dtype == np.bool_:
         return array.astype(np.float32)
     if array.dtype.kind not in "fiu":
         raise InputError(f"pixels must be uint8 or float, got {array.dtype}")
-    pixels = _finite(array, "pixels").astype(np.float32)
+    pixels = _finite(array, "pixels", start).astype(np.float32)
     low, high = (float(pixels.min()), float(pixels.max())) if pixels.size else (0.0, 0.0)
     if low < -1e-6 or high > 1 + 1e-6:
         raise InputError(

@@ -1,0 +1,303 @@
+"""The readers by name, and `load`: from a path to an ImageSet with its parts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from neurosql.data import (
+    afhq,
+    arrays,
+    audio,
+    celeba,
+    duplicates,
+    folder,
+    idx,
+    medmnist,
+    mnist_sample,
+    nifti,
+    oasis,
+    reading,
+    splits,
+    store,
+    tables,
+)
+from neurosql.data.decode import Prep, centre
+from neurosql.data.imageset import ImageSet, channels_first, encode_labels, from_array, guess_layout
+from neurosql.data.listing import PARTS, Arrays, Listing, Reading
+from neurosql.data.tree import Tree
+from neurosql.errors import InputError
+from neurosql.settings import DataSettings
+
+# A reader has a NAME, `recognises(tree) -> bool` and `scan(tree, settings) -> Listing | Arrays`; where no name is
+# given, the first that recognises the tree reads it.
+READERS: tuple[Any, ...] = (idx, medmnist, celeba, afhq, oasis, nifti, audio, tables, arrays, folder)
+NAMES = {reader.NAME: reader for reader in READERS} | {
+    **dict.fromkeys(("fashion-mnist", "kmnist", "emnist", "idx"), idx),
+    **{"npz": arrays, "npy": arrays, "csv": tables, "parquet": tables, "wav": audio},
+}
+
+
+def load(
+    source: str | Path,
+    limit: int | None = None,
+    *,
+    seed: int = 0,
+    settings: DataSettings | None = None,
+    **options: Any,
+) -> ImageSet:
+    """Read `mnist-sample`, a path, or `NAME:PATH` with the name of a reader.
+
+    `limit` and the `options` are fields of `DataSettings`, unless `settings` gives them all; `seed` draws the samples
+    of a limit. The set has the official validation and test parts of the source, where it has any; `divide` carves
+    those that are missing.
+    """
+    if settings is None:
+        settings = DataSettings(limit=limit, **options)
+    settings.check()
+    source = str(source)
+    if source == mnist_sample.NAME:
+        return _sample(settings, seed)
+    reader, path = find(source)
+    tree = Tree(path, settings.skip_bad)
+    if reader is None:
+        reader = next((reader for reader in READERS if reader.recognises(tree)), None)
+    if reader is None:
+        raise InputError(
+            f"can't read {source!r}: give mnist-sample, a folder or archive of images, volumes or sounds, "
+            "or a .npy, .npz, .csv, .parquet or idx file"
+        )
+    found = reader.scan(tree, settings)
+    chosen = _choose(found, settings, seed)
+    rows = np.sort(np.concatenate(list(chosen.values())))
+    build = _decoded if isinstance(found, Listing) else _converted
+    whole = build(reader.NAME, source, tree, found, rows, settings)
+    return _parted(whole, chosen, settings, seed)
+
+
+def find(source: str) -> tuple[ModuleType | None, Path]:
+    """The reader that `NAME:PATH` names, if any, and the path, which exists."""
+    name, colon, rest = source.partition(":")
+    if colon and name in NAMES and not Path(source).exists():
+        reader, path = NAMES[name], Path(rest)
+    else:
+        reader, path = None, Path(source)
+        if colon and not path.exists() and name.replace("-", "").isalnum() and len(name) > 1 and "/" not in name:
+            raise InputError(f"no reader is called {name!r}: there are {', '.join(sorted(NAMES))}")
+    path = path.expanduser()
+    try:
+        there = path.exists()
+    except (OSError, ValueError):
+        there = False
+    if not there:
+        raise InputError(f"no such data: {source!r} is neither mnist-sample nor an existing file or folder")
+    return reader, path
+
+
+def absolute(source: str) -> str:
+    """The source with a path that holds from anywhere."""
+    if source == mnist_sample.NAME:
+        return source
+    try:
+        _, path = find(source)
+    except InputError:
+        return source
+    named = source.partition(":")[0] + ":" if str(path) != str(Path(source).expanduser()) else ""
+    return f"{named}{path.resolve()}"
+
+
+def _sample(settings: DataSettings, seed: int) -> ImageSet:
+    """The embedded digits. They come in random order, so that the first ones are a draw."""
+    found = mnist_sample.read()
+    assert found.parts is not None
+    if settings.split is not None:
+        chosen = splits.read_split(settings.split, len(found))
+    else:
+        chosen = {part: np.flatnonzero(found.parts == part) for part in PARTS}
+        chosen["train"] = chosen["train"][: settings.limit]
+    rows = np.sort(np.concatenate(list(chosen.values())))
+    whole = _converted(mnist_sample.NAME, mnist_sample.NAME, None, found, rows, settings)
+    return _parted(whole, chosen, settings, seed)
+
+
+def _choose(found: Listing | Arrays, settings: DataSettings, seed: int) -> dict[str, np.ndarray]:
+    """Places of the samples to be read, by part."""
+    n = len(found)
+    if settings.split is not None:
+        return splits.read_split(settings.split, n)
+    if isinstance(found, Listing):
+        parts = np.array([item.part for item in found.items])
+        names = [item.label for item in found.items]
+        labels = None if None in names else encode_labels(names, n)[0]
+    else:
+        parts = np.full(n, "train") if found.parts is None else found.parts
+        labels = encode_labels(found.labels, n)[0]
+    if not (parts == "train").any():
+        found.notes.append("there is no training part, so all samples are taken together")
+        parts = np.full(n, "train")
+    chosen = {}
+    for part in PARTS:
+        members = np.flatnonzero(parts == part)
+        if len(members):
+            chosen[part] = members[
+                splits.draw(len(members), settings.limit, seed, None if labels is None else labels[members])
+            ]
+    return chosen
+
+
+def _decoded(
+    reader: str, source: str, tree: Tree, found: Listing, rows: np.ndarray, settings: DataSettings
+) -> ImageSet:
+    """The files of these rows, decoded."""
+    size = found.image_size if settings.image_size is None else settings.image_size
+    prep = Prep(
+        found.decoder,
+        size or None,
+        settings.channels,
+        settings.axis,
+        settings.window,
+        settings.audio,
+        settings.audio_seconds,
+        settings.audio_rate,
+    )
+    pixels = reading.read(tree, [found.items[row] for row in rows], prep, settings.skip_bad, settings.cache)
+    rows = rows[pixels.kept]
+    items = [found.items[row] for row in rows]
+    all_names = [item.label for item in found.items]
+    codes, classes = (None, ()) if None in all_names else encode_labels(all_names, len(all_names))
+    skipped = tree.skipped + pixels.bad
+    notes = list(found.notes)
+    if skipped:
+        notes.append(f"{len(skipped)} files can't be read and are left out, the first is {skipped[0][0]}")
+    if pixels.remarks:
+        notes.append(f"{len(pixels.remarks)} files are odd: {pixels.remarks[0][0]} is {pixels.remarks[0][1]}")
+    if pixels.notice:
+        notes.append(pixels.notice)
+    subjects = None
+    if any(item.subject is not None for item in items):
+        subjects = np.array([item.subject or item.name for item in items])
+    layout = {2: "ncl", 4: "ncdhw"}.get(pixels.values.ndim - 1)
+    if layout is None:
+        layout = "nhw" if pixels.values.shape[1] == 1 else "nhwc"
+    return ImageSet(
+        pixels.values,
+        None if codes is None else codes[rows],
+        classes,
+        subjects,
+        layout,
+        source=source,
+        names=np.array([item.name for item in items]),
+        rows=rows,
+        reading=Reading(
+            reader,
+            preparation=_record(prep),
+            notes=notes,
+            skipped=skipped,
+            sizes=pixels.sizes,
+            modes=pixels.modes,
+            remarks=pixels.remarks,
+            found=len(found),
+        ),
+    )
+
+
+def _record(prep: Prep) -> dict[str, Any]:
+    """What was done to every file, in the words of `config.json`."""
+    record: dict[str, Any] = {"decoder": prep.decoder}
+    if prep.size:
+        record |= {"image_size": prep.size, "crop": "centre", "resize": "bilinear, antialiased"}
+    if prep.decoder == "image":
+        record["channels"] = prep.channels
+    if prep.decoder == "nifti":
+        record |= {"axis": prep.axis, "window": prep.window or "0.5 to 99.5 percent"}
+    if prep.decoder == "audio":
+        record |= {"audio": prep.audio, "seconds": prep.seconds, "rate": prep.rate}
+    return record
+
+
+def _converted(
+    reader: str, source: str, tree: Tree | None, found: Arrays, rows: np.ndarray, settings: DataSettings
+) -> ImageSet:
+    """The rows of whole arrays."""
+    layout = found.layout or guess_layout(found.values)
+    codes, classes = encode_labels(found.labels, len(found))
+    values = store.gather(found.values, rows)
+    try:
+        if settings.image_size and layout in ("nhw", "nhwc", "nchw"):
+            values, layout = _resized(values, layout, settings.image_size), "nchw" if layout == "nchw" else layout
+        if values.dtype == np.uint8 and layout != "np":
+            # Bytes stay bytes until they are used.
+            from_array(values[:1], layout=layout)
+            images = ImageSet(np.ascontiguousarray(channels_first(values, layout)), layout=layout)
+        else:
+            images = from_array(values, layout=layout)
+        images = _channels(images, settings.channels)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+    record: dict[str, Any] = {"decoder": "array", "channels": settings.channels}
+    if settings.image_size and images.kind == "image":
+        record |= {"image_size": settings.image_size, "crop": "centre", "resize": "bilinear, antialiased"}
+    return replace(
+        images,
+        labels=None if codes is None else codes[rows],
+        classes=classes,
+        subjects=None if found.subjects is None else found.subjects[rows],
+        source=source,
+        rows=rows,
+        reading=Reading(reader, preparation=record, notes=found.notes, found=len(found)),
+    )
+
+
+def _resized(values: np.ndarray, layout: str, side: int) -> np.ndarray:
+    """Images of any layout, centre-cropped and resized, in the same layout."""
+    first = channels_first(values, layout)
+    n, channels, height, width = first.shape
+    box = centre(width, height)
+    result = store.empty((n, channels, side, side), values.dtype if values.dtype == np.uint8 else np.float32)
+    for i in range(n):
+        for c in range(channels):
+            plane = np.ascontiguousarray(first[i, c], dtype=result.dtype)
+            result[i, c] = np.asarray(Image.fromarray(plane).resize((side, side), Image.Resampling.BILINEAR, box=box))
+    if layout == "nhw":
+        return result[:, 0]
+    return np.moveaxis(result, 1, -1) if layout == "nhwc" else result
+
+
+def _channels(images: ImageSet, channels: str) -> ImageSet:
+    """Grey from colour by the usual luma weights, or colour from grey by repetition."""
+    if images.kind != "image" or channels == "auto":
+        return images
+    pixels = images.pixels
+    if channels == "grey" and pixels.shape[1] == 3:
+        luma = np.tensordot(pixels, np.array([0.299, 0.587, 0.114], np.float32), axes=(1, 0))[:, None]
+        return replace(images, pixels=luma.round().astype(np.uint8) if pixels.dtype == np.uint8 else luma, layout="nhw")
+    if channels == "colour" and pixels.shape[1] == 1:
+        return replace(images, pixels=np.repeat(pixels, 3, axis=1), layout="nhwc")
+    return images
+
+
+def _parted(whole: ImageSet, chosen: dict[str, np.ndarray], settings: DataSettings, seed: int) -> ImageSet:
+    """The training part, with the other parts."""
+    rows = whole.rows
+    assert rows is not None and whole.reading is not None
+    kept = asdict(settings) | {"split": None}
+    reading = replace(whole.reading, settings=kept, seed=seed, divided=settings.split is not None)
+    whole = replace(whole, reading=reading)
+    if settings.group == "none":
+        whole = replace(whole, subjects=None)
+    elif settings.group == "near-duplicates":
+        whole = replace(whole, subjects=duplicates.groups(whole))
+    sets: dict[str, Any] = {}
+    for part, wanted in chosen.items():
+        members = np.flatnonzero(np.isin(rows, wanted))
+        if len(members):
+            sets[part] = whole.take(members)
+    train = sets.pop("train", None)
+    if train is None or len(train) < 2:
+        raise InputError(f"{whole.source} holds {0 if train is None else len(train)} image(s): at least 2 are needed")
+    return replace(train, **sets).standardised() if sets else train

@@ -1,0 +1,187 @@
+"""What a user should know of data before an hour of training: the whole report, and a few lines of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from neurosql.data import duplicates, store
+from neurosql.data.imageset import ImageSet
+
+SHEET = 48
+TILE = 96
+MANY = 60_000
+"""Above so many samples the search for near duplicates, all against all, is left out."""
+
+
+def brief(images: ImageSet) -> str:
+    """What was recognised, and what may go wrong: a few lines."""
+    reading = images.reading
+    if reading is None:
+        return f"read       {images.describe()}"
+    lines = [f"read       {reading.reader}: {_sizes(images)}"]
+    lines += [f"note       {note}" for note in [*reading.notes, *_carved(images), *_across(images), *_blank(images)]]
+    return "\n".join(lines)
+
+
+def report(images: ImageSet) -> str:
+    """Everything."""
+    reading = images.reading
+    assert reading is not None
+    lines = [
+        f"source     {images.source}",
+        f"recognised {reading.reader}, {reading.found:,} samples",
+        f"read       {images.describe()}",
+        f"files      {_sizes(images)}",
+    ]
+    if reading.modes:
+        lines.append(f"modes      {_counts(reading.modes)}")
+    for name, part in images.parts.items():
+        lines.append(f"{name:<10} {len(part):,}" + (f": {_classes(part)}" if part.labels is not None else ""))
+    missing = [part for part in ("validation", "test") if part not in images.parts]
+    if missing:
+        lines.append(f"parts      no official {' or '.join(missing)} part: training carves them by seed")
+    if images.subjects is not None:
+        lines.append(f"subjects   {len(_subjects(images)):,}")
+        shared = _shared(images)
+        if shared:
+            lines.append(f"warning    {shared} subjects are in more than one part")
+    else:
+        lines.append("subjects   not known")
+    lines += _duplicates(images)
+    bytes_ = 4 * sum(len(part) for part in images.parts.values()) * int(np.prod(images.shape))
+    n = len(images)
+    streamed = ", more than memory has room for: read from the disk as needed" if bytes_ > store.room() else ""
+    lines.append(f"memory     {_size(bytes_)} of samples{streamed}; all {n:,} pairs squared take {_size(4 * n * n)}")
+    lines += [f"note       {note}" for note in [*reading.notes, *_blank(images)]]
+    for name, reason in reading.skipped[:20]:
+        lines.append(f"bad        {name} {reason}")
+    if len(reading.skipped) > 20:
+        lines.append(f"bad        and {len(reading.skipped) - 20} more")
+    for name, remark in reading.remarks[:10]:
+        lines.append(f"odd        {name}: {remark}")
+    return "\n".join(lines)
+
+
+def contact_sheet(images: ImageSet, path: Path, count: int = SHEET) -> bool:
+    """Samples side by side, class by class; False where they are no pictures."""
+    pixels = images.pixels
+    if images.kind == "volume":
+        # The middle slice of each volume.
+        pixels = pixels[:, :, pixels.shape[2] // 2]
+    elif images.kind != "image":
+        return False
+    order = np.arange(len(images)) if images.labels is None else np.argsort(images.labels, kind="stable")
+    shown = order[np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(np.int64)]
+    columns = 8
+    sheet = Image.new("RGB", (columns * TILE, -(-len(shown) // columns) * TILE), "white")
+    for place, number in enumerate(shown):
+        sample = pixels[number]
+        sample = sample if sample.dtype == np.uint8 else (sample * 255).round().astype(np.uint8)
+        tile = Image.fromarray(
+            np.ascontiguousarray(np.moveaxis(np.broadcast_to(sample[:3], (3, *sample.shape[1:])), 0, -1))
+        )
+        tile.thumbnail((TILE - 4, TILE - 4))
+        if max(tile.size) < TILE // 2:
+            factor = (TILE - 4) // max(tile.size)
+            tile = tile.resize((tile.width * factor, tile.height * factor), Image.Resampling.NEAREST)
+        sheet.paste(tile, (place % columns * TILE + 2, place // columns * TILE + 2))
+    sheet.save(path)
+    return True
+
+
+def _sizes(images: ImageSet) -> str:
+    reading = images.reading
+    assert reading is not None
+    total = f"{sum(len(part) for part in images.parts.values()):,} of {reading.found:,} samples"
+    if not reading.sizes:
+        return f"{total}, {images.describe().partition(' ')[2]}"
+    size = reading.preparation.get("image_size")
+    done = f", brought to {' x '.join(map(str, images.shape[1:]))}" + (" by centre-crop and resize" if size else "")
+    return f"{total}, files of {_counts(reading.sizes)}{done}"
+
+
+def _counts(counted: dict[str, int]) -> str:
+    usual = Counter(counted).most_common(4)
+    more = f" and {len(counted) - 4} more kinds" if len(counted) > 4 else ""
+    return (usual[0][0] if len(counted) == 1 else ", ".join(f"{what} ({count:,})" for what, count in usual)) + more
+
+
+def _classes(part: ImageSet) -> str:
+    counts = np.bincount(part.labels if part.labels is not None else [], minlength=len(part.classes))
+    named = [f"{name} {count:,}" for name, count in zip(part.classes, counts)]
+    return ", ".join(named[:12]) + (f" and {len(named) - 12} more" if len(named) > 12 else "")
+
+
+def _subjects(images: ImageSet) -> set[str]:
+    return {str(s) for part in images.parts.values() if part.subjects is not None for s in part.subjects}
+
+
+def _shared(images: ImageSet) -> int:
+    """Subjects that are in two parts."""
+    seen = Counter(s for part in images.parts.values() if part.subjects is not None for s in {*map(str, part.subjects)})
+    return sum(count > 1 for count in seen.values())
+
+
+def _carved(images: ImageSet) -> list[str]:
+    reading = images.reading
+    if reading is None or not reading.divided:
+        return []
+    counts = ", ".join(f"{len(part):,} {name}" for name, part in images.parts.items())
+    how = "by subject" if images.subjects is not None else "by class" if images.labels is not None else "at random"
+    if reading.settings.get("group") == "near-duplicates":
+        how = "by groups of near duplicates"
+    return [f"parts that the data lack were carved from the training images, {how} and seed: {counts}"]
+
+
+def _across(images: ImageSet) -> list[str]:
+    """Samples outside the training part that are in it too, pixel by pixel; and subjects likewise."""
+    notes = []
+    if (shared := _shared(images)) > 0:
+        notes.append(f"{shared} subjects are in more than one part")
+    others = [part for name, part in images.parts.items() if name != "train"]
+    if others and images.pixels.nbytes < 2**30:
+        known = set(duplicates.digests(images))
+        again = sum(digest in known for part in others for digest in duplicates.digests(part))
+        if again:
+            notes.append(f"{again} validation or test samples are also training samples, pixel by pixel")
+    return notes
+
+
+def _blank(images: ImageSet) -> list[str]:
+    if images.kind == "vector":
+        return []
+    flat = images.pixels.reshape(len(images), -1)
+    blank = sum(
+        int((flat[rows].max(1) == flat[rows].min(1)).sum()) for rows in store.pieces(len(flat), flat[:1].nbytes)
+    )
+    return [f"{blank} training samples are of one value throughout"] if blank else []
+
+
+def _duplicates(images: ImageSet) -> list[str]:
+    parts = [(name, part, duplicates.digests(part)) for name, part in images.parts.items()]
+    counts = Counter(digest for _, _, found in parts for digest in found)
+    extra = sum(count - 1 for count in counts.values())
+    lines = [f"duplicates {extra:,} samples repeat another, pixel by pixel"]
+    total = sum(len(part) for _, part, _ in parts)
+    if images.kind != "image" or not 1 < total <= MANY:
+        return lines
+    codes = np.concatenate([duplicates.hashes(part) for _, part, _ in parts])
+    of = np.repeat(np.arange(len(parts)), [len(part) for _, part, _ in parts])
+    left, right = duplicates.near(codes)
+    crossing = len(set(left[of[left] != of[right]]) | set(right[of[left] != of[right]]))
+    lines.append(f"lookalikes {len(set(left) | set(right)):,} samples have a near duplicate")
+    if crossing:
+        lines.append(f"warning    {crossing:,} samples have a near duplicate in another part")
+    return lines
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

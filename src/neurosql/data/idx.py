@@ -1,0 +1,114 @@
+"""MNIST and its like: idx files, packed or not, as Fashion-MNIST, KMNIST and EMNIST have them too."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from neurosql.data.listing import Arrays
+from neurosql.data.tree import MAX_MEMBER, Entry, Tree, page_in
+from neurosql.errors import InputError
+from neurosql.settings import DataSettings
+
+NAME = "mnist"
+FILE = re.compile(
+    r"(?P<set>.*?)(?P<part>train|t10k|test)-(?P<what>images|labels)[-.]idx[13]-ubyte(\.gz)?", re.IGNORECASE
+)
+PARTS = {"train": "train", "t10k": "test", "test": "test"}
+
+
+@dataclass
+class _Set:
+    """The files of one data set, by part and content."""
+
+    files: dict[tuple[str, str], Entry] = field(default_factory=dict)
+
+
+def recognises(tree: Tree) -> bool:
+    return any(FILE.fullmatch(entry.path.name) for entry in tree.entries)
+
+
+def scan(tree: Tree, settings: DataSettings) -> Arrays:
+    """Images and labels of the training and the test files. One file stands for the set that it belongs to."""
+    chosen = None
+    if tree.kind == "file":
+        match = FILE.fullmatch(tree.path.name)
+        if match is None:
+            raise InputError(f"{tree.path} is not named like an idx file, train-images-idx3-ubyte(.gz)")
+        chosen, tree = match["set"].lower(), Tree(tree.path.parent)
+    sets: dict[tuple[str, str], _Set] = {}
+    for entry in tree.entries:
+        if match := FILE.fullmatch(entry.path.name):
+            place = entry.path.parent.as_posix(), match["set"].lower()
+            if chosen is not None and place != (".", chosen):
+                continue
+            key = PARTS[match["part"].lower()], match["what"].lower()
+            files = sets.setdefault(place, _Set()).files
+            # Unpacked ones win: both are there after the usual download.
+            if key not in files or not entry.has_suffix(".gz"):
+                files[key] = entry
+    if not sets:
+        raise InputError(f"no idx files such as train-images-idx3-ubyte.gz in {str(tree.path)!r}")
+    if len(sets) > 1:
+        found = ", ".join(sorted(files.files[min(files.files)].name for files in sets.values()))
+        raise InputError(f"{str(tree.path)!r} holds {len(sets)} sets: give the path of one file of yours ({found})")
+    ((_, prefix), found_set), *_ = sets.items()
+    return _read(tree, found_set.files, prefix)
+
+
+def _read(tree: Tree, files: dict[tuple[str, str], Entry], prefix: str) -> Arrays:
+    images, labels, parts = [], [], []
+    for part in ("train", "test"):
+        if (part, "images") not in files:
+            continue
+        array = _idx(tree, files[part, "images"])
+        if array.ndim != 3:
+            raise InputError(f"{files[part, 'images'].name} has {array.ndim} dimensions: images have 3")
+        if "emnist" in prefix:
+            # EMNIST's images lie on their side, mirrored.
+            array = array.swapaxes(1, 2)
+        named = _idx(tree, files[part, "labels"]) if (part, "labels") in files else None
+        if named is not None and named.shape != (len(array),):
+            raise InputError(f"{files[part, 'labels'].name} has {len(named)} labels for {len(array)} images")
+        images.append(array)
+        labels.append(named)
+        parts += [part] * len(array)
+    if not images:
+        raise InputError(f"{str(tree.path)!r} has labels but no images: train-images-idx3-ubyte(.gz) is missing")
+    if len({array.shape[1:] for array in images}) > 1:
+        raise InputError(f"training and test images in {str(tree.path)!r} have different sizes")
+    notes = []
+    if any(named is None for named in labels):
+        notes.append("some labels are missing, so all are left out")
+    together = None if notes else np.concatenate([named for named in labels if named is not None])
+    return Arrays(np.concatenate(images), together, parts=np.array(parts), layout="nhw", notes=notes)
+
+
+def _idx(tree: Tree, entry: Entry) -> np.ndarray:
+    """An idx file of bytes."""
+    content = tree.read(entry, MAX_MEMBER)
+    try:
+        if content[:2] == b"\x1f\x8b":
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+                head = stream.read(16)
+                shape, start = _shape(head)
+                content = head + stream.read(start + int(np.prod(shape, dtype=object)) - len(head))
+        shape, start = _shape(content[:16])
+        values = np.frombuffer(content, np.uint8, offset=start, count=int(np.prod(shape, dtype=object)))
+        return values.reshape(shape)
+    except (ValueError, EOFError, OSError, zlib.error, OverflowError) as error:
+        raise InputError(f"{entry.name} is not a whole idx file: {page_in(content[:256]) or error}") from None
+
+
+def _shape(head: bytes) -> tuple[tuple[int, ...], int]:
+    if len(head) < 8 or head[:3] != b"\0\0\x08" or not 1 <= head[3] <= 3:
+        raise ValueError("it does not begin as an idx file of bytes does")
+    shape = tuple(int.from_bytes(head[4 + 4 * i : 8 + 4 * i], "big") for i in range(head[3]))
+    if len(head) < 4 + 4 * head[3] or int(np.prod(shape, dtype=object)) > MAX_MEMBER:
+        raise ValueError(f"its header says shape {shape}")
+    return shape, 4 + 4 * head[3]

@@ -1,0 +1,255 @@
+"""From a listing to pixels: files are decoded in parallel, once, into the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from neurosql.data import store, worker
+from neurosql.data.decode import MAX_FILE, MAX_VOLUME, Bad, Decoded, Prep, decode, quietly
+from neurosql.data.listing import Item
+from neurosql.data.tree import Tree
+from neurosql.errors import InputError
+
+FORMAT = 1
+# Below so many samples, starting processes takes longer than decoding.
+FEW = 300
+CHUNK_ROWS = 64
+CHUNK_BYTES = 2**24
+MAX_WORKERS = 16
+
+
+@dataclass
+class Pixels:
+    """What was decoded, and what the files were."""
+
+    values: np.ndarray
+    """(n, c, ...), uint8 or float32, a row for each of `kept`."""
+    kept: np.ndarray
+    """Places, in the list of items, of those that could be read."""
+    bad: list[tuple[str, str]] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    modes: dict[str, int] = field(default_factory=dict)
+    remarks: list[tuple[str, str]] = field(default_factory=list)
+    notice: str = ""
+    """Why the cache could not be used."""
+
+
+def read(tree: Tree, items: list[Item], prep: Prep, skip_bad: bool = False, cache: bool = True) -> Pixels:
+    """Decode the items, or take them from the cache."""
+    key = _key(tree, items, prep)
+    found = store.look_up(key) if cache else None
+    if found is not None:
+        values, meta = found
+        pixels = Pixels(
+            values, np.array(meta["kept"], np.int64), *(meta[k] for k in ("bad", "sizes", "modes", "remarks"))
+        )
+        pixels.bad = [(name, reason) for name, reason in pixels.bad]
+    else:
+        place = store.Place(key, cache)
+        try:
+            reading = _Reading(tree, items, prep, skip_bad, place.folder)
+            pixels = reading.run()
+            if reading.folder is not None:
+                pixels.values = _keep(pixels, place)
+            else:
+                place.drop()
+            pixels.notice = pixels.notice or place.why
+        except BaseException:
+            place.drop()
+            raise
+    if pixels.bad and not skip_bad:
+        raise _refusal(pixels.bad)
+    return pixels
+
+
+def _refusal(bad: list[tuple[str, str]]) -> InputError:
+    name, reason = bad[0]
+    more = f" ({len(bad)} such files so far)" if len(bad) > 1 else ""
+    return InputError(f"{name} {reason}{more}: go on without bad files by --skip-bad")
+
+
+def _key(tree: Tree, items: list[Item], prep: Prep) -> str:
+    digest = hashlib.sha256(json.dumps([FORMAT, str(tree.path.resolve()), asdict(prep)]).encode())
+    for item in items:
+        digest.update(f"{item.name}\0{item.entry.size}\0{item.entry.mtime}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _keep(pixels: Pixels, place: store.Place) -> np.ndarray:
+    """Put the decoded array into the cache; gives it back memory-mapped."""
+    assert place.folder is not None
+    values = pixels.values
+    meta: dict[str, Any] = {"shape": list(values.shape), "type": values.dtype.str, "kept": pixels.kept.tolist()}
+    place.keep(meta | {k: getattr(pixels, k) for k in ("bad", "sizes", "modes", "remarks")})
+    again = store.look_up(place.key)
+    return values if again is None else again[0]
+
+
+class _Reading:
+    """One pass over the items, by several processes where that pays."""
+
+    def __init__(self, tree: Tree, items: list[Item], prep: Prep, skip_bad: bool, folder: Path | None) -> None:
+        self.tree, self.items, self.prep, self.skip_bad, self.folder = tree, items, prep, skip_bad, folder
+        self.values: np.ndarray | None = None
+        self.good = np.zeros(len(items), bool)
+        self.bad: dict[int, str] = {}
+        self.sizes: Counter[str] = Counter()
+        self.modes: Counter[str] = Counter()
+        self.remarks: list[tuple[str, str]] = []
+        self.shapes: Counter[tuple[int, ...]] = Counter()
+        self.first: dict[tuple[int, ...], str] = {}
+        self.lock = threading.Lock()
+        self.failure: BaseException | None = None
+        self.notice = ""
+
+    def run(self) -> Pixels:
+        count = min(worker.processors(), MAX_WORKERS, len(self.items) // CHUNK_ROWS)
+        with tqdm(
+            total=len(self.items), desc="reading", unit="sample", leave=False, disable=None, dynamic_ncols=True
+        ) as bar:
+            if len(self.items) < FEW or count < 2:
+                with quietly():
+                    for payload, rows in self._tasks():
+                        self._take(rows, decode(payload, [self.items[r].slice for r in rows], self.prep))
+                        bar.update(len(rows))
+            else:
+                self._in_parallel(count, bar)
+        self._check_sizes()
+        if self.values is None:
+            raise _refusal([(self.items[row].name, reason) for row, reason in sorted(self.bad.items())])
+        bad = [(self.items[row].name, reason) for row, reason in sorted(self.bad.items())]
+        kept = np.flatnonzero(self.good)
+        return Pixels(self._compact(kept), kept, bad, dict(self.sizes), dict(self.modes), self.remarks, self.notice)
+
+    def _in_parallel(self, count: int, bar: tqdm) -> None:
+        chunks = self._chunks()
+        workers = [worker.Worker(self.prep) for _ in range(count)]
+
+        def drive(process: worker.Worker) -> None:
+            try:
+                while self.failure is None:
+                    with self.lock:
+                        chunk = next(chunks, None)
+                    if chunk is None:
+                        return
+                    answer = iter(process.ask([(p, [self.items[r].slice for r in rows]) for p, rows in chunk]))
+                    with self.lock:
+                        for _, rows in chunk:
+                            self._take(rows, [next(answer) for _ in rows])
+                            bar.update(len(rows))
+            except BaseException as error:
+                self.failure = self.failure or error
+
+        threads = [threading.Thread(target=drive, args=(process,), daemon=True) for process in workers]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException as error:
+            self.failure = error
+        finally:
+            for process in workers:
+                process.close()
+            for thread in threads:
+                thread.join()
+        if self.failure is not None:
+            raise self.failure
+
+    def _chunks(self) -> Iterator[list[tuple[bytes | str, list[int]]]]:
+        return worker.in_chunks(self._tasks(), CHUNK_ROWS, CHUNK_BYTES)
+
+    def _tasks(self) -> Iterator[tuple[bytes | str, list[int]]]:
+        """Files, as paths or as bytes, with the rows that they hold."""
+        limit = MAX_VOLUME if self.prep.decoder == "nifti" else MAX_FILE
+        groups = [list(rows) for _, rows in groupby(range(len(self.items)), key=lambda r: self.items[r].entry.name)]
+        wanted: dict[str, list[int]] = {}
+        for rows in groups:
+            entry = self.items[rows[0]].entry
+            if entry.size > limit or entry.size == 0:
+                words = "is empty" if entry.size == 0 else f"has {entry.size:,} bytes: more than {limit:,} are refused"
+                self._take(rows, [Bad(words)] * len(rows))
+            elif (path := self.tree.location(entry)) is not None:
+                yield str(path), rows
+            else:
+                wanted[entry.name] = rows
+        if wanted:
+            for entry, content in self.tree.stream((self.items[rows[0]].entry for rows in wanted.values()), limit):
+                yield content, wanted.pop(entry.name)
+
+    def _take(self, rows: list[int], results: list[Decoded | Bad]) -> None:
+        for row, result in zip(rows, results):
+            if isinstance(result, Bad):
+                self.bad[row] = str(result)
+                if not self.skip_bad:
+                    raise _refusal([(self.items[row].name, str(result))])
+                continue
+            self.good[row] = True
+            self.sizes[result.size] += 1
+            self.modes[result.mode] += 1
+            if result.remark:
+                self.remarks.append((self.items[row].name, result.remark))
+            array = result.array
+            self.shapes[array.shape[1:]] += 1
+            self.first.setdefault(array.shape[1:], self.items[row].name)
+            if len(self.shapes) > 1:
+                continue
+            if self.values is None:
+                self.values = self._new((len(self.items), *array.shape), array.dtype)
+            elif len(array) > self.values.shape[1]:
+                # The first picture in colour: what came before it gets three channels too.
+                grey = self.values
+                self.values = self._new((len(self.items), *array.shape), array.dtype, "colour")
+                for done in np.array_split(np.flatnonzero(self.good), 1 + len(self.items) // 1000):
+                    self.values[done] = grey[done]
+            self.values[row] = array
+
+    def _new(self, shape: tuple[int, ...], dtype: Any, name: str = "") -> np.ndarray:
+        if self.folder is not None:
+            try:
+                return store.mapped(self.folder / (name + store.PIXELS), shape, dtype)
+            except OSError as error:
+                self.notice = f"the cache has no room ({error.strerror}): images are decoded again next time"
+                self.folder = None
+        return store.empty(shape, dtype)
+
+    def _compact(self, kept: np.ndarray) -> np.ndarray:
+        """The array in its final file: without the rows of bad files."""
+        values = self.values
+        assert values is not None
+        if self.folder is None:
+            return store.gather(values, kept)
+        final = self.folder / store.PIXELS
+        if len(kept) == len(values):
+            coloured = self.folder / ("colour" + store.PIXELS)
+            if coloured.exists():
+                coloured.replace(final)
+            return values
+        self.values = self._new((len(kept), *values.shape[1:]), values.dtype, "kept")
+        for start in range(0, len(kept), 1000):
+            self.values[start : start + 1000] = values[kept[start : start + 1000]]
+        if self.folder is not None:
+            (self.folder / ("kept" + store.PIXELS)).replace(final)
+        return self.values
+
+    def _check_sizes(self) -> None:
+        if len(self.shapes) < 2:
+            return
+        rest = self.shapes.most_common()[1:]
+        found = ", ".join(f"{' x '.join(map(str, shape))} ({count})" for shape, count in self.shapes.most_common(3))
+        cure = "--audio-rate" if self.prep.decoder == "audio" else "--image-size"
+        raise InputError(
+            f"samples in {str(self.tree.path)!r} have {len(self.shapes)} sizes: {found}, the first odd one is "
+            f"{self.first[rest[0][0]]}: bring them to one size with {cure}"
+        )

@@ -1,0 +1,112 @@
+"""Who goes where: held-out shares by seed, class and subject, capped draws, and split files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from neurosql.data.listing import PARTS
+from neurosql.errors import InputError
+
+DRAW = 0xD4A3
+SPLIT = 0x5E1D
+
+
+def hold_out(
+    n: int, fraction: float, seed: int, labels: np.ndarray | None = None, subjects: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted indices (train, held out) of n samples.
+
+    Each class gives its share. Where there are subjects, all samples of one go to the same side, and the share is
+    met as nearly as whole subjects allow.
+    """
+    count = min(round(n * fraction), n - 2)
+    if count <= 0:
+        return np.arange(n), np.arange(0)
+    random = np.random.default_rng([seed, SPLIT])
+    if subjects is not None:
+        return _by_subject(n, count, random, labels, subjects)
+    order = random.permutation(n)
+    if labels is not None:
+        # Rank each sample within its class: the first `fraction` of every class is held out.
+        ranks = np.empty(n)
+        for label in np.unique(labels):
+            members = order[labels[order] == label]
+            ranks[members] = (np.arange(len(members)) + 0.5) / len(members)
+        order = order[np.argsort(ranks[order], kind="stable")]
+    return np.sort(order[count:]), np.sort(order[:count])
+
+
+def _by_subject(
+    n: int, count: int, random: np.random.Generator, labels: np.ndarray | None, subjects: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    names, of = np.unique(subjects, return_inverse=True)
+    if len(names) < 2:
+        return np.arange(n), np.arange(0)
+    sizes = np.bincount(of)
+    # A subject counts for the class that most of its samples have.
+    main = np.zeros(len(names), np.int64)
+    if labels is not None:
+        votes = np.zeros((len(names), int(labels.max()) + 1), np.int64)
+        np.add.at(votes, (of, labels), 1)
+        main = votes.argmax(1)
+    aside = np.zeros(len(names), bool)
+    for label in np.unique(main):
+        members = random.permutation(np.flatnonzero(main == label))
+        wanted = count * sizes[members].sum() / n
+        held = 0
+        for subject in members:
+            if aside.sum() == len(names) - 1:
+                break
+            if held + sizes[subject] / 2 <= wanted:
+                aside[subject] = True
+                held += sizes[subject]
+    if not aside.any():
+        # Classes of few subjects each: the share is met over all of them.
+        fitting = [
+            subject for subject in random.permutation(len(names)) if sizes[subject] <= max(2 * count, sizes.min())
+        ]
+        aside[fitting[0]] = True
+    chosen = aside[of]
+    if (~chosen).sum() < 2:
+        return np.arange(n), np.arange(0)
+    return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+
+
+def draw(n: int, limit: int | None, seed: int, labels: np.ndarray | None = None) -> np.ndarray:
+    """Sorted indices of at most `limit` of n samples: as many of each class as of any other, as far as they go."""
+    if limit is None or limit >= n:
+        return np.arange(n)
+    order = np.random.default_rng([seed, DRAW]).permutation(n)
+    if labels is not None:
+        turn = np.empty(n, np.int64)
+        for label in np.unique(labels):
+            members = order[labels[order] == label]
+            turn[members] = np.arange(len(members))
+        order = order[np.argsort(turn[order], kind="stable")]
+    return np.sort(order[:limit])
+
+
+def read_split(path: str | Path, n: int) -> dict[str, np.ndarray]:
+    """The parts that a split file gives, as indices into a source of n samples."""
+    try:
+        if Path(path).stat().st_size > 2**30:
+            raise ValueError("it is larger than any split")
+        content = json.loads(Path(path).read_text("utf-8"))
+        parts = {name: np.array(content[name], np.int64).reshape(-1) for name in PARTS if content.get(name)}
+    except FileNotFoundError:
+        raise InputError(f"no such split file: {path}") from None
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise InputError(f"{path} is not a split file: {str(error).splitlines()[0]}") from None
+    if "train" not in parts:
+        raise InputError(f"{path} is not a split file: it has no list 'train'")
+    if content.get("count") not in (None, n):
+        raise InputError(f"{path} is a split of {content['count']} samples, the data have {n}")
+    together = np.concatenate(list(parts.values()))
+    if together.min() < 0 or together.max() >= n:
+        raise InputError(f"{path} names sample {together.max() if together.max() >= n else together.min()} of {n}")
+    if len(np.unique(together)) < len(together):
+        raise InputError(f"{path} names a sample twice")
+    return parts

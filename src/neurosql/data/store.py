@@ -1,0 +1,165 @@
+"""Where arrays are kept: the user's cache of decoded files, and scratch files for what memory has no room for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PIXELS = "pixels.npy"
+META = "meta.json"
+STALE = 86_400
+CHUNK = 2**24
+
+
+def cache_folder() -> Path:
+    """NEUROSQL_CACHE, or `neurosql` in the folder where the platform keeps caches."""
+    if own := os.environ.get("NEUROSQL_CACHE"):
+        return Path(own)
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "neurosql"
+
+
+def look_up(key: str) -> tuple[np.ndarray, dict[str, Any]] | None:
+    """The array of that key, memory-mapped, and what was noted with it; None where there is no whole one."""
+    folder = cache_folder() / "decoded" / key
+    try:
+        meta = json.loads((folder / META).read_text("utf-8"))
+        # Private pages: nobody can write to the cache through the array.
+        pixels = np.load(folder / PIXELS, mmap_mode="c", allow_pickle=False)
+        if list(pixels.shape) != meta["shape"] or pixels.dtype.str != meta["type"]:
+            return None
+        return np.asarray(pixels), meta
+    except (OSError, ValueError, KeyError, TypeError, EOFError):
+        return None
+
+
+class Place:
+    """A folder beside its final place, renamed when it is whole: two processes at once do not disturb each other.
+
+    `folder` is None where the cache can't be written; `why` then says the reason.
+    """
+
+    def __init__(self, key: str, wanted: bool = True) -> None:
+        self.key, self.why = key, ""
+        self.folder: Path | None = None
+        if not wanted:
+            return
+        home = cache_folder() / "decoded"
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            _sweep(home)
+            self.folder = Path(tempfile.mkdtemp(dir=home, prefix="tmp-"))
+        except OSError as error:
+            self.why = f"the cache {home} can't be written ({error.strerror}): images are decoded again next time"
+
+    def keep(self, meta: dict[str, Any]) -> None:
+        """Move what the folder holds to its final place, unless another process was first."""
+        assert self.folder is not None
+        (self.folder / META).write_text(json.dumps(meta), encoding="utf-8")
+        target = self.folder.parent / self.key
+        try:
+            os.rename(self.folder, target)
+        except OSError:
+            if look_up(self.key) is None:
+                # A damaged one is in the way.
+                shutil.rmtree(target, ignore_errors=True)
+                try:
+                    os.rename(self.folder, target)
+                except OSError as error:
+                    self.why = f"the cache {target} can't be written ({error.strerror})"
+            self.drop()
+
+    def drop(self) -> None:
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _sweep(home: Path) -> None:
+    """Remove what killed processes left behind."""
+    for left in home.glob("tmp-*"):
+        try:
+            if time.time() - left.stat().st_mtime > STALE:
+                shutil.rmtree(left, ignore_errors=True)
+        except OSError:
+            continue
+
+
+def mapped(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """A new `.npy` file as a writable array. Its space is taken at once: a disk that fills up later would kill."""
+    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        _reserve(file.fileno(), file.tell(), int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize)
+    return np.asarray(np.load(path, mmap_mode="r+", allow_pickle=False))
+
+
+def _reserve(handle: int, start: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate") and size:
+        os.posix_fallocate(handle, start, size)
+    else:
+        os.truncate(handle, start + size)
+
+
+def room() -> int:
+    """Bytes that one array may take in memory: half of what the machine, or this container, has."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        total = 2**33
+    with suppress(OSError, ValueError):
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return total // 2
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """A new array: in memory where there is room, else in a scratch file that goes away with it."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    if size <= room():
+        return np.empty(shape, dtype)
+    try:
+        home = cache_folder()
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home, prefix="scratch-") as file:
+            _reserve(file.fileno(), 0, size)
+            return np.asarray(np.memmap(file, dtype=dtype, mode="r+", shape=shape))
+    except OSError:
+        return np.empty(shape, dtype)
+
+
+def gather(values: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """values[index]: no copy where the index is a range, and none in memory that has no room for it."""
+    n = len(index)
+    if n and index[0] >= 0 and index[-1] - index[0] == n - 1 and (np.diff(index) == 1).all():
+        return values[index[0] : index[0] + n]
+    result = empty((n, *values.shape[1:]), values.dtype)
+    for rows in pieces(n, result.itemsize * int(np.prod(values.shape[1:]))):
+        result[rows] = values[index[rows]]
+    return result
+
+
+def as_float(values: np.ndarray) -> np.ndarray:
+    """uint8 pixels as float32 in [0, 1]."""
+    result = empty(values.shape, np.float32)
+    for rows in pieces(len(values), 4 * int(np.prod(values.shape[1:]))):
+        np.divide(values[rows], np.float32(255), out=result[rows], dtype=np.float32)
+    return result
+
+
+def pieces(n: int, size: int) -> list[slice]:
+    """Slices that cover n rows of `size` bytes each, a few megabytes at a time."""
+    step = max(1, CHUNK // max(1, size))
+    return [slice(i, min(i + step, n)) for i in range(0, n, step)]

@@ -1,0 +1,145 @@
+"""A process that decodes files: requests on standard input, arrays on standard output.
+
+Plain subprocesses, and not `multiprocessing`: they neither import the caller's script again nor fork its threads, and a
+file that brings a decoder down takes only the worker along.
+
+A request is a line of JSON, `[[path or null, bytes that follow, slices], ...]`, then those bytes; the answer has, for
+each slice, a line of JSON and, where that gives a shape, the array's bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from neurosql.data.decode import Bad, Decoded, Prep, decode, quietly
+from neurosql.errors import InputError
+
+Request = list[tuple[bytes | str, list[int | None]]]
+Answer = list[Decoded | Bad]
+
+
+class Worker:
+    """The caller's end of one process."""
+
+    def __init__(self, prep: Prep) -> None:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
+        code = "from neurosql.data.worker import serve; serve()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, json.dumps(asdict(prep))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+
+    def ask(self, request: Request) -> Answer:
+        try:
+            assert self.process.stdin is not None and self.process.stdout is not None
+            _send(self.process.stdin, request)
+            return list(_answers(self.process.stdout, sum(len(slices) for _, slices in request)))
+        except (BrokenPipeError, EOFError):
+            names = {payload for payload, _ in request if isinstance(payload, str)}
+            where = f" near {sorted(names)[0]}" if names else ""
+            raise InputError(f"a decoding process died{where}: is there enough memory?") from None
+
+    def close(self) -> None:
+        self.process.kill()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        self.process.wait()
+
+
+def serve() -> None:
+    """The worker's end, until its input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    values: dict[str, Any] = json.loads(sys.argv[1])
+    prep = Prep(**values | {"window": None if values["window"] is None else tuple(values["window"])})
+    incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
+    with quietly():
+        while line := incoming.readline():
+            tasks = [(incoming.read(size) if path is None else path, slices) for path, size, slices in json.loads(line)]
+            for payload, slices in tasks:
+                try:
+                    results = decode(payload, slices, prep)
+                except InputError as error:
+                    results = [Bad(str(error))] * len(slices)
+                for result in results:
+                    _answer(outgoing, result)
+            outgoing.flush()
+
+
+def _send(pipe: Any, request: Request) -> None:
+    head = [
+        (None, len(payload), slices) if isinstance(payload, bytes) else (payload, 0, slices)
+        for payload, slices in request
+    ]
+    pipe.write(json.dumps(head).encode() + b"\n")
+    for payload, _ in request:
+        if isinstance(payload, bytes):
+            pipe.write(payload)
+    pipe.flush()
+
+
+def _answer(pipe: BinaryIO, result: Decoded | Bad) -> None:
+    if isinstance(result, Bad):
+        pipe.write(json.dumps({"bad": str(result)}).encode() + b"\n")
+        return
+    array = result.array
+    head = {"shape": array.shape, "type": array.dtype.str, "size": result.size, "mode": result.mode}
+    pipe.write(json.dumps(head | {"remark": result.remark}).encode() + b"\n")
+    pipe.write(array.data)
+
+
+def _answers(pipe: Any, count: int) -> Iterator[Decoded | Bad]:
+    for _ in range(count):
+        line = pipe.readline()
+        if not line:
+            raise EOFError
+        head = json.loads(line)
+        if "bad" in head:
+            yield Bad(head["bad"])
+            continue
+        array = np.empty(head["shape"], np.dtype(head["type"]))
+        view = memoryview(array.reshape(-1).view(np.uint8).data)
+        filled = 0
+        while filled < len(view):
+            got = pipe.readinto(view[filled:])
+            if not got:
+                raise EOFError
+            filled += got
+        yield Decoded(array, head["size"], head["mode"], head["remark"])
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def in_chunks(tasks: Iterable[tuple[Any, Any]], rows: int, size: int) -> Iterator[list[tuple[Any, Any]]]:
+    """Tasks (payload, numbers) in lists of at most so many numbers and so many bytes, but of one task at least."""
+    chunk: list[tuple[Any, Any]] = []
+    count = held = 0
+    for payload, numbers in tasks:
+        weight = len(payload) if isinstance(payload, bytes) else 0
+        if chunk and (count + len(numbers) > rows or held + weight > size):
+            yield chunk
+            chunk, count, held = [], 0, 0
+        chunk.append((payload, numbers))
+        count, held = count + len(numbers), held + weight
+    if chunk:
+        yield chunk
