@@ -52,8 +52,8 @@ def read(source: str, how: DataSettings, settings: Settings) -> data.ImageSet:
 def resume(path: str, source: str | None) -> None:
     seen: list[data.ImageSet] = []
 
-    def load(source: str, how: DataSettings, seed: int) -> data.ImageSet:
-        seen.append(data.load(source, seed=seed, settings=how))
+    def load(source: str, how: tuple[DataSettings, int]) -> data.ImageSet:
+        seen.append(data.load(source, settings=how[0], seed=how[1]))
         return seen[-1]
 
     try:
@@ -97,16 +97,12 @@ def encode(path: str, source: str, limit: int | None, skip_bad: bool, part: str,
         how = dataclasses.replace(how, image_size=size)
     if how.channels == "auto" and run.data["kind"] == "image" and run.data["preparation"].get("decoder") == "image":
         how = dataclasses.replace(how, channels="colour" if run.data["shape"][0] == 3 else "grey")
-    images = data.load(source, settings=how)
+    images = data.load(source, settings=how, like=run.like)
     if part not in images.parts:
         raise InputError(f"{source} has no {part} part of its own: it has {', '.join(images.parts)}")
     images = images.parts[part]
     if images.shape != tuple(run.data["shape"]):
         raise InputError(f"the model's samples have shape {tuple(run.data['shape'])}, those of {source} {images.shape}")
-    if run.like.mean is not None and images.mean is not None:
-        # Vectors were standardised by their own columns: bring them to the training set's units.
-        raw = images.x * images.std + images.mean
-        images = data.from_array(raw, layout="np", mean=run.like.mean, std=run.like.std)
     target = Path(out) if out else Path(path) / f"codes-{_stem(source)}.npz"
     if target.suffix not in (".npz", ".csv"):
         raise InputError(f"can't write codes to {target}: give a .npz or a .csv file")

@@ -174,18 +174,18 @@ def train(
 
 def resume(
     path: str | Path,
-    read: Callable[[str, DataSettings, int], ImageSet],
+    read: Callable[[str, tuple[DataSettings, int]], ImageSet],
     source: str | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Run:
-    """Go on with a stopped run; `read(source, how, seed)` brings its images back, in the same parts."""
+    """Go on with a stopped run; `read(source, (how, seed))` brings its images back, in the same parts."""
     folder = RunFolder.existing(path)
     config = folder.config()
     settings = settings_of(config)
     # Killed before its first checkpoint, a run begins anew: the seed makes it the same run.
     begun = folder.read_tensors(CHECKPOINT) if folder.has(CHECKPOINT) else None
-    images = read(source or config["data"]["path"], *reading_of(folder))
+    images = read(source or config["data"]["path"], reading_of(folder))
     if images.fingerprint != config["data"]["fingerprint"]:
         raise InputError(f"{images.source} does not hold the images that {path} was trained on: name them with --data")
     run, heldout = _prepare(images, settings)
@@ -200,7 +200,7 @@ def resume(
 def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
     """How the samples of a run were read, and the seed: with its own split where one was made."""
     record = folder.config()["data"]
-    how = DataSettings.from_record(record["settings"])
+    how = DataSettings.from_record(record["settings"] or {})
     return (dataclasses.replace(how, split=str(folder.path / SPLIT)) if record["divided"] else how), record["seed"]
 
 

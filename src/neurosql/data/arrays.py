@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from neurosql.data.imageset import guess_layout
 from neurosql.data.listing import Arrays
 from neurosql.data.tree import MAX_RATIO, MAX_SMALL, Tree, page
 from neurosql.errors import InputError
@@ -32,7 +33,8 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
     if path.suffix.lower() == ".npy":
         with _readable(path):
             # A map: what is not used is not read, and what memory has no room for stays on the disk.
-            return Arrays(np.asarray(np.load(path, mmap_mode="r", allow_pickle=False)))
+            values = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        return Arrays(_samples(path, values))
     with npz(path) as stored:
         names = stored.files
         key = next((k for k in IMAGE_KEYS if k in names), names[0] if len(names) == 1 else None)
@@ -41,10 +43,18 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
             raise InputError(f"{path} has no array of images: call one 'images' (found: {found})")
         labels = next((stored[k] for k in LABEL_KEYS if k in names and k != key), None)
         subjects = next((stored[k] for k in SUBJECT_KEYS if k in names and k != key), None)
-        values = stored[key]
+        values = _samples(path, stored[key])
     if subjects is not None and subjects.shape != (len(values),):
         raise InputError(f"{path}: subjects must be one a sample, shape ({len(values)},), got shape {subjects.shape}")
     return Arrays(values, labels, None if subjects is None else subjects.astype(str))
+
+
+def _samples(path: Path, values: np.ndarray) -> np.ndarray:
+    try:
+        guess_layout(values)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return values
 
 
 def keys(path: Path) -> list[str]:

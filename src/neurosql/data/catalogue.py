@@ -49,13 +49,14 @@ def load(
     *,
     seed: int = 0,
     settings: DataSettings | None = None,
+    like: ImageSet | None = None,
     **options: Any,
 ) -> ImageSet:
     """Read `mnist-sample`, a path, or `NAME:PATH` with the name of a reader.
 
     `limit` and the `options` are fields of `DataSettings`, unless `settings` gives them all; `seed` draws the samples
-    of a limit. The set has the official validation and test parts of the source, where it has any; `divide` carves
-    those that are missing.
+    of a limit; vectors are standardised as those of `like` were, where it is given. The set has the official
+    validation and test parts of the source, where it has any; `divide` carves those that are missing.
     """
     if settings is None:
         settings = DataSettings(limit=limit, **options)
@@ -75,8 +76,10 @@ def load(
     found = reader.scan(tree, settings)
     chosen = _choose(found, settings, seed)
     rows = np.sort(np.concatenate(list(chosen.values())))
-    build = _decoded if isinstance(found, Listing) else _converted
-    whole = build(reader.NAME, source, tree, found, rows, settings)
+    if isinstance(found, Listing):
+        whole = _decoded(reader.NAME, source, tree, found, rows, settings)
+    else:
+        whole = _converted(reader.NAME, source, found, rows, settings, like)
     return _parted(whole, chosen, settings, seed)
 
 
@@ -121,7 +124,7 @@ def _sample(settings: DataSettings, seed: int) -> ImageSet:
         chosen = {part: np.flatnonzero(found.parts == part) for part in PARTS}
         chosen["train"] = chosen["train"][: settings.limit]
     rows = np.sort(np.concatenate(list(chosen.values())))
-    whole = _converted(mnist_sample.NAME, mnist_sample.NAME, None, found, rows, settings)
+    whole = _converted(mnist_sample.NAME, mnist_sample.NAME, found, rows, settings)
     return _parted(whole, chosen, settings, seed)
 
 
@@ -221,7 +224,12 @@ def _record(prep: Prep) -> dict[str, Any]:
 
 
 def _converted(
-    reader: str, source: str, tree: Tree | None, found: Arrays, rows: np.ndarray, settings: DataSettings
+    reader: str,
+    source: str,
+    found: Arrays,
+    rows: np.ndarray,
+    settings: DataSettings,
+    like: ImageSet | None = None,
 ) -> ImageSet:
     """The rows of whole arrays."""
     layout = found.layout or guess_layout(found.values)
@@ -235,7 +243,8 @@ def _converted(
             from_array(values[:1], layout=layout)
             images = ImageSet(np.ascontiguousarray(channels_first(values, layout)), layout=layout)
         else:
-            images = from_array(values, layout=layout)
+            mean, std = (None, None) if like is None else (like.mean, like.std)
+            images = from_array(values, layout=layout, mean=mean, std=std)
         images = _channels(images, settings.channels)
     except InputError as error:
         raise InputError(f"{source}: {error}") from None

@@ -13,7 +13,7 @@ from neurosql.data.imageset import ImageSet
 
 SHEET = 48
 TILE = 96
-MANY = 60_000
+MANY = 20_000
 """Above so many samples the search for near duplicates, all against all, is left out."""
 
 

@@ -14,10 +14,11 @@ from neurosql.data.imageset import ImageSet
 from neurosql.errors import InputError
 
 SIDE = 32
-LOW = 8
-BLOCK = 1024
-NEAR = 4
-"""Bits of 63 in which the hashes of near duplicates differ at most."""
+LOW = 16
+BLOCK = 2048
+NEAR = 28
+"""Of 255 bits, those in which the hashes of near duplicates differ at most: enough for a picture that was saved again,
+and for the neighbouring slices of a brain, but not for the same slice of two brains."""
 
 
 def digests(images: ImageSet) -> list[bytes]:
@@ -26,26 +27,25 @@ def digests(images: ImageSet) -> list[bytes]:
 
 
 def hashes(images: ImageSet) -> np.ndarray:
-    """Perceptual hashes (n,) uint64: signs of the low frequencies of the grey picture, against their median."""
+    """Perceptual hashes (n, 255) of +-1: low frequencies of the grey picture, above or below their median."""
     if images.kind != "image":
         raise InputError(f"near duplicates are found among images, the data are {images.kind}s")
-    found = np.empty(len(images), np.uint64)
-    weights = np.uint64(1) << np.arange(LOW * LOW - 1, dtype=np.uint64)
+    found = np.empty((len(images), LOW * LOW - 1), np.float32)
     for i, sample in enumerate(images.pixels):
         grey = np.ascontiguousarray(sample.astype(np.float32).mean(0))
         small = np.asarray(Image.fromarray(grey).resize((SIDE, SIDE), Image.Resampling.BILINEAR))
         low = dctn(small, norm="ortho")[:LOW, :LOW].reshape(-1)[1:]
-        found[i] = (weights * (low > np.median(low))).sum()
+        found[i] = np.where(low > np.median(low), 1, -1)
     return found
 
 
 def near(codes: np.ndarray, most: int = NEAR) -> tuple[np.ndarray, np.ndarray]:
     """All pairs (i < j) of hashes that differ in at most so many bits."""
-    rows, columns = [], []
+    rows, columns = [np.arange(0)], [np.arange(0)]
     for i in range(0, len(codes), BLOCK):
-        for j in range(i, len(codes), 8 * BLOCK):
-            apart = np.bitwise_count(codes[i : i + BLOCK, None] ^ codes[None, j : j + 8 * BLOCK])
-            left, right = np.nonzero(apart <= most)
+        for j in range(i, len(codes), BLOCK):
+            # The product of two hashes is the number of bits that agree less those that differ.
+            left, right = np.nonzero(codes[i : i + BLOCK] @ codes[j : j + BLOCK].T >= codes.shape[1] - 2 * most)
             left, right = left + i, right + j
             rows.append(left[left < right])
             columns.append(right[left < right])
