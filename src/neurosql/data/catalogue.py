@@ -271,7 +271,7 @@ def _resized(values: np.ndarray, layout: str, side: int) -> np.ndarray:
     for i in range(n):
         for c in range(channels):
             plane = np.ascontiguousarray(first[i, c], dtype=result.dtype)
-            result[i, c] = np.asarray(Image.fromarray(plane).resize((side, side), Image.Resampling.BILINEAR, box=box))
+            result[i, c] = np.asarray(Image.fromarray(plane).crop(box).resize((side, side), Image.Resampling.BILINEAR))
     if layout == "nhw":
         return result[:, 0]
     return np.moveaxis(result, 1, -1) if layout == "nhwc" else result

@@ -13,7 +13,7 @@ from neurosql.data.imageset import ImageSet
 
 SHEET = 48
 TILE = 96
-MANY = 20_000
+MANY = 12_000
 """Above so many samples the search for near duplicates, all against all, is left out."""
 
 
@@ -55,7 +55,7 @@ def report(images: ImageSet) -> str:
     bytes_ = 4 * sum(len(part) for part in images.parts.values()) * int(np.prod(images.shape))
     n = len(images)
     streamed = ", more than memory has room for: read from the disk as needed" if bytes_ > store.room() else ""
-    lines.append(f"memory     {_size(bytes_)} of samples{streamed}; all {n:,} pairs squared take {_size(4 * n * n)}")
+    lines.append(f"memory     {_size(bytes_)} of samples{streamed}; a matrix of all pairs takes {_size(4 * n * n)}")
     lines += [f"note       {note}" for note in [*reading.notes, *_blank(images)]]
     for name, reason in reading.skipped[:20]:
         lines.append(f"bad        {name} {reason}")
@@ -169,9 +169,9 @@ def _duplicates(images: ImageSet) -> list[str]:
     total = sum(len(part) for _, part, _ in parts)
     if images.kind != "image" or not 1 < total <= MANY:
         return lines
-    codes = np.concatenate([duplicates.hashes(part) for _, part, _ in parts])
+    small = np.concatenate([duplicates.thumbnails(part) for _, part, _ in parts])
     of = np.repeat(np.arange(len(parts)), [len(part) for _, part, _ in parts])
-    left, right = duplicates.near(codes)
+    left, right = duplicates.near(small)
     crossing = len(set(left[of[left] != of[right]]) | set(right[of[left] != of[right]]))
     lines.append(f"lookalikes {len(set(left) | set(right)):,} samples have a near duplicate")
     if crossing:

@@ -119,7 +119,7 @@ def picture(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
         if prep.channels == "grey" and image.mode != "L":
             image = image.convert("L")
         if prep.size:
-            image = image.resize((prep.size, prep.size), Image.Resampling.BILINEAR, box=centre(*image.size))
+            image = image.crop(centre(*image.size)).resize((prep.size, prep.size), Image.Resampling.BILINEAR)
         pixels = np.asarray(image)
     if pixels.ndim == 2:
         pixels = pixels[None]
@@ -133,10 +133,10 @@ def picture(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
     return Decoded(np.ascontiguousarray(pixels), found, mode, remark)
 
 
-def centre(width: int, height: int) -> tuple[float, float, float, float]:
+def centre(width: int, height: int) -> tuple[int, int, int, int]:
     """The largest square in the middle: left, top, right, bottom."""
     side = min(width, height)
-    left, top = (width - side) / 2, (height - side) / 2
+    left, top = (width - side) // 2, (height - side) // 2
     return left, top, left + side, top + side
 
 
@@ -189,12 +189,13 @@ def volume_shape(head: bytes) -> tuple[tuple[int, ...], int]:
     return shape, size
 
 
-def nifti_stream(payload: bytes | str) -> Any:
+@contextmanager
+def nifti_stream(payload: bytes | str) -> Iterator[Any]:
     """The unpacked content, to be read piece by piece."""
-    file = io.BytesIO(payload) if isinstance(payload, bytes) else open(payload, "rb")  # noqa: SIM115
-    packed = file.read(2) == b"\x1f\x8b"
-    file.seek(0)
-    return gzip.GzipFile(fileobj=file) if packed else file
+    with io.BytesIO(payload) if isinstance(payload, bytes) else open(payload, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        yield gzip.GzipFile(fileobj=file) if packed else file
 
 
 @lru_cache(maxsize=1)
@@ -225,7 +226,7 @@ def nifti(payload: bytes | str, number: int | None, prep: Prep) -> Decoded:
         # Rows from the top: canonical axes point to the right, to the front and up.
         plane = np.take(values, number, axis=prep.axis or 0).T[::-1]
         if prep.size:
-            left, top, right, bottom = (int(edge) for edge in centre(plane.shape[1], plane.shape[0]))
+            left, top, right, bottom = centre(plane.shape[1], plane.shape[0])
             plane = resize_float(plane[top:bottom, left:right], prep.size, prep.size)
         return Decoded(np.ascontiguousarray(plane[None], dtype=np.float32), found, "slice")
     if prep.size:

@@ -1,4 +1,4 @@
-"""Samples that are the same, or nearly: by their pixels, and by a perceptual hash."""
+"""Samples that are the same, or nearly: by their pixels, and by the correlation of their thumbnails."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 
 import numpy as np
 from PIL import Image
-from scipy.fft import dctn
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -14,11 +13,10 @@ from neurosql.data.imageset import ImageSet
 from neurosql.errors import InputError
 
 SIDE = 32
-LOW = 16
 BLOCK = 2048
-NEAR = 28
-"""Of 255 bits, those in which the hashes of near duplicates differ at most: enough for a picture that was saved again,
-and for the neighbouring slices of a brain, but not for the same slice of two brains."""
+NEAR = 0.99
+"""Least correlation of near duplicates: a picture that was saved again, or the neighbouring slices of a brain, have it,
+the same slice of two brains does not."""
 
 
 def digests(images: ImageSet) -> list[bytes]:
@@ -26,36 +24,34 @@ def digests(images: ImageSet) -> list[bytes]:
     return [hashlib.blake2b(np.ascontiguousarray(sample).data, digest_size=16).digest() for sample in images.pixels]
 
 
-def hashes(images: ImageSet) -> np.ndarray:
-    """Perceptual hashes (n, 255) of +-1: low frequencies of the grey picture, above or below their median."""
+def thumbnails(images: ImageSet) -> np.ndarray:
+    """Grey pictures of 32 x 32, each of mean 0 and length 1: (n, 1024). Their products are correlations."""
     if images.kind != "image":
         raise InputError(f"near duplicates are found among images, the data are {images.kind}s")
-    found = np.empty((len(images), LOW * LOW - 1), np.float32)
+    found = np.empty((len(images), SIDE * SIDE), np.float32)
     for i, sample in enumerate(images.pixels):
         grey = np.ascontiguousarray(sample.astype(np.float32).mean(0))
-        small = np.asarray(Image.fromarray(grey).resize((SIDE, SIDE), Image.Resampling.BILINEAR))
-        low = dctn(small, norm="ortho")[:LOW, :LOW].reshape(-1)[1:]
-        found[i] = np.where(low > np.median(low), 1, -1)
-    return found
+        found[i] = np.asarray(Image.fromarray(grey).resize((SIDE, SIDE), Image.Resampling.BILINEAR)).reshape(-1)
+    found -= found.mean(1, keepdims=True)
+    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-6)
 
 
-def near(codes: np.ndarray, most: int = NEAR) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs (i < j) of hashes that differ in at most so many bits."""
+def near(small: np.ndarray, least: float = NEAR) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs (i < j) of thumbnails whose correlation is at least so much."""
     rows, columns = [np.arange(0)], [np.arange(0)]
-    for i in range(0, len(codes), BLOCK):
-        for j in range(i, len(codes), BLOCK):
-            # The product of two hashes is the number of bits that agree less those that differ.
-            left, right = np.nonzero(codes[i : i + BLOCK] @ codes[j : j + BLOCK].T >= codes.shape[1] - 2 * most)
+    for i in range(0, len(small), BLOCK):
+        for j in range(i, len(small), BLOCK):
+            left, right = np.nonzero(small[i : i + BLOCK] @ small[j : j + BLOCK].T >= least)
             left, right = left + i, right + j
             rows.append(left[left < right])
             columns.append(right[left < right])
     return np.concatenate(rows), np.concatenate(columns)
 
 
-def groups(images: ImageSet, most: int = NEAR) -> np.ndarray:
+def groups(images: ImageSet, least: float = NEAR) -> np.ndarray:
     """A group for each sample (n,): lookalikes, and lookalikes of lookalikes, are in one. Known subjects hold too."""
     n = len(images)
-    left, right = near(hashes(images), most)
+    left, right = near(thumbnails(images), least)
     if images.subjects is not None:
         _, of = np.unique(images.subjects, return_inverse=True)
         order = np.argsort(of, kind="stable")

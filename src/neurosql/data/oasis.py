@@ -36,7 +36,7 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
         raise InputError(f"{str(tree.path)!r} is not OASIS: no folder such as 'Non Demented' with images")
     notes = []
     nameless = sum(item.subject is None for item in items)
-    if nameless:
+    if nameless and settings.group != "near-duplicates":
         notes.append(
             f"{nameless:,} slices have no subject id in their names: neighbouring slices of one person may be in two "
             "parts; --group near-duplicates keeps lookalikes together"
