@@ -82,7 +82,7 @@ def test_the_command_writes_scores_and_pictures(tmp_path, capsys):
     path = tmp_path / "digits.npz"
     np.savez(path, images=(bunch.images * 15.9).astype(np.uint8)[:260], labels=bunch.target[:260])
     out = tmp_path / "run"
-    arguments = ["--epochs", "2", "--width", "32", "--generator", "mlp", "--holdout", "0.3"]
+    arguments = ["--epochs", "2", "--width", "32", "--generator", "mlp", "--holdout", "0.2", "--test-share", "0.2"]
     assert main(["train", str(path), "--out", str(out), *arguments]) == 0
     assert main(["evaluate", str(out), "--samples", "60", "--pairs", "10"]) == 0
     text = capsys.readouterr().out

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from neurosql import InputError
+from neurosql.cli import main
 from neurosql.metrics import weights
 from neurosql.metrics.lpips import LAYERS, LPIPS, random_pairs
 
@@ -120,6 +121,13 @@ def test_weights_come_from_a_file_once_and_then_from_the_cache(package):
     loaded = weights.load("lpips-vgg")
     kernel = published_layout("vgg")["VGG16_0"]["Conv_3"]["kernel"]
     assert np.array_equal(loaded["conv.3.weight"].numpy(), kernel.transpose(3, 2, 0, 1))
+
+
+def test_the_command_fetches_and_lists(package, capsys):
+    assert main(["weights", "fetch", "lpips-vgg", "--file", str(package)]) == 0
+    assert main(["weights", "list"]) == 0
+    out = capsys.readouterr().out
+    assert str(weights.path_of("lpips-vgg")) in out and "neurosql weights fetch lpips-alex" in out
 
 
 def test_wrong_and_damaged_files_are_refused(package, tmp_path):

@@ -159,7 +159,7 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
-class Fetch:
+class FetchWeights:
     """Fetch the weights of a published network, check them and keep them in the cache folder."""
 
     name: tyro.conf.Positional[Literal["lpips-vgg", "lpips-alex"]]
@@ -174,10 +174,22 @@ class Fetch:
 
 
 @dataclass(frozen=True)
+class ListWeights:
+    """Say which weights there are and where they lie."""
+
+    def __call__(self) -> None:
+        from neurosql import commands
+
+        commands.list_weights()
+
+
+@dataclass(frozen=True)
 class Weights:
     """Weights of published networks that some scores need."""
 
-    action: Annotated[Fetch, tyro.conf.subcommand("fetch")]
+    action: (
+        Annotated[FetchWeights, tyro.conf.subcommand("fetch")] | Annotated[ListWeights, tyro.conf.subcommand("list")]
+    )
 
     def __call__(self) -> None:
         self.action()

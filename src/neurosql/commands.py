@@ -147,14 +147,22 @@ def fetch_weights(name: str, file: str | None) -> None:
     print(f"wrote {weights.fetch(name, file, say=print)}")
 
 
+def list_weights() -> None:
+    for name in weights.KNOWN:
+        path = weights.path_of(name)
+        print(f"{name:<11} {path if path.is_file() else f'not here: neurosql weights fetch {name}'}")
+
+
 def _sets(run: Run, path: str) -> tuple[data.ImageSet, data.ImageSet | None]:
     """The images that a run was trained on, in its order, and those that it was not."""
-    images = data.load(run.data["path"], run.data["limit"])
+    how, seed = runs.reading_of(RunFolder.existing(path))
+    images = data.load(run.data["path"], settings=how, seed=seed)
     if images.fingerprint != run.data["fingerprint"]:
         raise InputError(f"{run.data['path']} no longer holds the images that {path} was trained on")
     train = images.take(run.index)
-    if images.heldout is not None:
-        return train, images.heldout
+    unseen = images.test or images.validation
+    if unseen is not None:
+        return train, unseen
     rest = np.setdiff1d(np.arange(len(images)), run.index)
     return train, images.take(rest) if len(rest) else None
 

