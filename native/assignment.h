@@ -566,7 +566,7 @@ template <class T> class Solver {
     Range cold_start() {
         const int64_t parts = row_parts();
         std::vector<std::vector<T>> lowest(parts), highest(parts);
-        parallel_parts(parts, threads_, [&](int64_t part) {
+        parallel_parts(parts, threads_, [&](int64_t part, int) {
             lowest[part].assign(m_, std::numeric_limits<T>::infinity());
             highest[part].assign(m_, -std::numeric_limits<T>::infinity());
             for (int64_t i = part * n_ / parts; i < (part + 1) * n_ / parts; ++i) {
@@ -647,7 +647,7 @@ template <class T> class Solver {
         std::vector<char> keeps(n_, 0);
         smallest_cost_.assign(n_, 0.0);
         const int64_t parts = row_parts();
-        parallel_parts(parts, threads_, [&](int64_t part) {
+        parallel_parts(parts, threads_, [&](int64_t part, int) {
             typename Lists::Scratch scratch(m_);
             for (int64_t i = part * n_ / parts; i < (part + 1) * n_ / parts; ++i) {
                 if (!lists_.read_checked(i, scratch)) return;

@@ -5,13 +5,13 @@
 #include <nanobind/ndarray.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel.h"
@@ -30,9 +30,8 @@ using Costs = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 // Positions times pairs below which starting threads costs more than it saves.
 constexpr double WORTH_THREADS = 2e6;
 
-// Parts for each thread, so that none waits long for the last one, unless they would be smaller than this.
+// Parts for each thread, so that none waits long for the last one.
 constexpr int64_t PARTS_A_THREAD = 4;
-constexpr int64_t SMALL_BLOCK = 192;
 
 // Columns of a block at most: it keeps as many floats as it has entries.
 constexpr int64_t MOST_COLUMNS = 2048;
@@ -144,49 +143,74 @@ class Scratch {
     std::unique_ptr<char[]> memory_;
 };
 
-// body(part, scratch) for each part, in threads. An exception must not leave a thread: memory is asked for here.
-template <class Body> void parallel_with_scratch(int64_t parts, int threads, int64_t bytes, Body body) {
-    std::atomic<bool> failed{false};
-    parallel_parts(parts, threads, [&](int64_t part) {
-        const Scratch scratch(bytes);
-        if (scratch.get() == nullptr) {
-            failed = true;
-            return;
+// Threads with scratch memory for each. An exception must not leave a thread: memory is asked for before they start.
+class Workers {
+  public:
+    Workers(int threads, int64_t bytes) : threads_(threads) {
+        for (int i = 0; i < threads; ++i) {
+            scratch_.emplace_back(bytes);
+            if (scratch_.back().get() == nullptr) throw std::bad_alloc();
         }
-        body(part, scratch.get());
-    });
-    if (failed) throw std::bad_alloc();
-}
+    }
+    // body(part, scratch) for each part.
+    template <class Body> void run(int64_t parts, Body body) const {
+        parallel_parts(parts, threads_, [&](int64_t part, int worker) {
+            body(part, scratch_[static_cast<size_t>(worker)].get());
+        });
+    }
+
+  private:
+    int threads_;
+    std::vector<Scratch> scratch_;
+};
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-struct Blocks {
-    int64_t rows, columns;  // of one block
-};
-
-// Blocks of the matrix, enough of them for the threads but no more: each prepares its rows and columns anew.
-Blocks choose_blocks(const Kernel &kernel, const Pairwise &problem, int threads) {
-    Blocks blocks{std::min(kernel.block_rows(problem), problem.n),
-                  std::min(divide_up(problem.m, kernel.lanes) * kernel.lanes, MOST_COLUMNS)};
-    const auto parts = [&] { return divide_up(problem.n, blocks.rows) * divide_up(problem.m, blocks.columns); };
-    while (threads > 1 && parts() < PARTS_A_THREAD * threads) {
-        const int64_t longer = std::max(blocks.rows, blocks.columns);
-        if (longer <= kernel.lanes || (longer <= SMALL_BLOCK && parts() >= threads)) break;
-        int64_t &side = blocks.rows > blocks.columns ? blocks.rows : blocks.columns;
-        side = divide_up(divide_up(side, 2), kernel.lanes) * kernel.lanes;
+// One block: the threads share the real images' records of a tile, then the columns that they are compared with. Each
+// image is prepared once, unless there are too few columns for the threads.
+void run_block(const Kernel &kernel, const Pairwise &problem, const Block &block, float *records, int threads,
+               const Workers &workers) {
+    constexpr int64_t ROWS_A_PART = 32;
+    const int64_t row_parts = divide_up(block.rows(), ROWS_A_PART);
+    const auto rows_of = [&](int64_t part, int64_t size) {
+        const int64_t first = block.first_row + part * size;
+        return std::pair(first, std::min(first + size, block.last_row));
+    };
+    workers.run(row_parts, [&](int64_t part, void *) {
+        const auto [first, last] = rows_of(part, ROWS_A_PART);
+        kernel.block_l1(problem, block, first, last);
+    });
+    const int64_t groups = divide_up(block.columns(), kernel.lanes);
+    const int64_t splits = threads == 1 ? 1 : std::min(divide_up(PARTS_A_THREAD * threads, groups), row_parts);
+    const int64_t split_rows = divide_up(block.rows(), splits);
+    for (int64_t tile = 0; problem.ssim_weight != 0 && tile < kernel.tiles(problem); ++tile) {
+        workers.run(row_parts, [&](int64_t part, void *scratch) {
+            const auto [first, last] = rows_of(part, ROWS_A_PART);
+            kernel.x_records(problem, tile, block.first_row, first, last, records, scratch);
+        });
+        workers.run(groups * splits, [&](int64_t part, void *scratch) {
+            const auto [first, last] = rows_of(part % splits, split_rows);
+            const int64_t column = block.first_column + part / splits * kernel.lanes;
+            kernel.block_tile(problem, block, tile, records, first, last, column,
+                              std::min(column + kernel.lanes, block.last_column), scratch);
+        });
     }
-    return blocks;
+    for (int64_t i = 0; i < block.rows(); ++i)
+        for (int64_t k = 0; k < block.columns(); ++k)
+            block.out[i * problem.m + k] += block.rest[i * block.columns() + k];
 }
 
 void run_matrix(const Kernel &kernel, const Pairwise &problem, float *out, int threads) {
-    const auto [rows, columns] = choose_blocks(kernel, problem, threads);
-    const int64_t down = divide_up(problem.n, rows), across = divide_up(problem.m, columns);
-    const auto work = [&, rows = rows, columns = columns](int64_t part, void *scratch) {
-        const int64_t row = part / across * rows, column = part % across * columns;
-        kernel.block(problem, row, std::min(row + rows, problem.n), column, std::min(column + columns, problem.m), out,
-                     scratch);
-    };
-    parallel_with_scratch(down * across, threads, kernel.block_scratch(problem, rows, columns), work);
+    const int64_t rows = std::min(kernel.block_rows(problem), problem.n), columns = std::min(MOST_COLUMNS, problem.m);
+    const Workers workers(threads, kernel.scratch(problem));
+    const std::unique_ptr<float[]> rest(new float[static_cast<size_t>(rows * columns)]);
+    const std::unique_ptr<float[]> records(new float[static_cast<size_t>(rows * kernel.x_record(problem))]);
+    for (int64_t i = 0; i < problem.n; i += rows)
+        for (int64_t k = 0; k < problem.m; k += columns) {
+            const Block block{i, std::min(i + rows, problem.n), k, std::min(k + columns, problem.m),
+                              out + i * problem.m + k, rest.get()};
+            run_block(kernel, problem, block, records.get(), threads, workers);
+        }
 }
 
 // The pairs in the order of their rows, so that neighbours share the real image.
@@ -202,10 +226,11 @@ void run_pairs(const Kernel &kernel, const Pairwise &problem, const int64_t *row
                int64_t count, float *out, int threads) {
     constexpr int64_t GROUPS_A_PART = 8, IMAGES_A_PART = 64;
     const auto order = by_row(rows, count);
-    const int64_t some = GROUPS_A_PART * kernel.lanes, bytes = kernel.pairs_scratch(problem);
+    const int64_t some = GROUPS_A_PART * kernel.lanes;
+    const Workers workers(threads, kernel.scratch(problem));
     const int64_t pair_parts = divide_up(count, some);
     const std::unique_ptr<float[]> rest(new float[static_cast<size_t>(count)]);
-    parallel_parts(pair_parts, threads, [&](int64_t part) {
+    workers.run(pair_parts, [&](int64_t part, void *) {
         kernel.pairs_l1(problem, rows, columns, order.data(), part * some, std::min((part + 1) * some, count), out,
                         rest.get());
     });
@@ -214,16 +239,16 @@ void run_pairs(const Kernel &kernel, const Pairwise &problem, const int64_t *row
     const std::unique_ptr<float[]> y(new float[static_cast<size_t>(problem.m * kernel.y_record(problem))]);
     const int64_t x_parts = divide_up(problem.n, IMAGES_A_PART), y_parts = divide_up(problem.m, IMAGES_A_PART);
     for (int64_t tile = 0; tile < kernel.tiles(problem); ++tile) {
-        parallel_with_scratch(x_parts + y_parts, threads, bytes, [&](int64_t part, void *scratch) {
+        workers.run(x_parts + y_parts, [&](int64_t part, void *scratch) {
             if (part < x_parts) {
                 const int64_t first = part * IMAGES_A_PART;
-                kernel.x_records(problem, tile, first, std::min(first + IMAGES_A_PART, problem.n), x.get(), scratch);
+                kernel.x_records(problem, tile, 0, first, std::min(first + IMAGES_A_PART, problem.n), x.get(), scratch);
             } else {
                 const int64_t first = (part - x_parts) * IMAGES_A_PART;
                 kernel.y_records(problem, tile, first, std::min(first + IMAGES_A_PART, problem.m), y.get(), scratch);
             }
         });
-        parallel_with_scratch(pair_parts, threads, bytes, [&](int64_t part, void *scratch) {
+        workers.run(pair_parts, [&](int64_t part, void *scratch) {
             kernel.pairs_tile(problem, tile, x.get(), y.get(), rows, columns, order.data(), part * some,
                               std::min((part + 1) * some, count), out, rest.get(), scratch);
         });

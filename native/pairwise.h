@@ -29,6 +29,16 @@ struct Pairwise {
     int64_t positions() const { return channels * depth.positions * height.positions * width.positions; }
 };
 
+// A block of the matrix. Next to the costs so far stands what rounding has lost of them.
+struct Block {
+    int64_t first_row, last_row, first_column, last_column;
+    float *out;   // its first entry; rows are as far apart as the matrix has columns
+    float *rest;  // rows are as far apart as the block has columns
+
+    int64_t rows() const { return last_row - first_row; }
+    int64_t columns() const { return last_column - first_column; }
+};
+
 // What one instruction set offers. Images are worked on in tiles: a tile is a strip of columns of one channel, and a
 // record is one image's part of a tile with its statistics, as floats.
 //
@@ -37,20 +47,25 @@ struct Kernel {
     const char *name;
     int lanes;
 
-    // How many real images one call of block() should take at most, so that their records stay in the cache.
-    int64_t (*block_rows)(const Pairwise &);
-    int64_t (*block_scratch)(const Pairwise &, int64_t rows, int64_t columns);
-    // out[i, k], out of shape (n, m), for i in [first_row, last_row) and k in [first_column, last_column).
-    void (*block)(const Pairwise &, int64_t first_row, int64_t last_row, int64_t first_column, int64_t last_column,
-                  float *out, void *scratch);
+    // Scratch memory that any call needs, in bytes.
+    int64_t (*scratch)(const Pairwise &);
 
-    // Chosen pairs: records of all images for one tile, then the pairs' share of that tile.
+    // A block of the matrix: its costs begin with the absolute differences, to which each tile adds its share. The
+    // records are those of the block's real images for the tile, one after another.
+    int64_t (*block_rows)(const Pairwise &);  // of real images at most, so that their records stay in the cache
+    void (*block_l1)(const Pairwise &, const Block &, int64_t first_row, int64_t last_row);
+    void (*block_tile)(const Pairwise &, const Block &, int64_t tile, const float *x_records, int64_t first_row,
+                       int64_t last_row, int64_t first_column, int64_t last_column, void *scratch);
+
     int64_t (*tiles)(const Pairwise &);
     int64_t (*x_record)(const Pairwise &);  // floats
     int64_t (*y_record)(const Pairwise &);
-    int64_t (*pairs_scratch)(const Pairwise &);
-    void (*x_records)(const Pairwise &, int64_t tile, int64_t first, int64_t last, float *records, void *scratch);
+    // Records of the images [first, last) for one tile; `records` begins with that of the image `origin`.
+    void (*x_records)(const Pairwise &, int64_t tile, int64_t origin, int64_t first, int64_t last, float *records,
+                      void *scratch);
     void (*y_records)(const Pairwise &, int64_t tile, int64_t first, int64_t last, float *records, void *scratch);
+
+    // Chosen pairs: records of all images for one tile, then the pairs' share of that tile.
     void (*pairs_l1)(const Pairwise &, const int64_t *rows, const int64_t *columns, const int64_t *order, int64_t first,
                      int64_t last, float *out, float *rest);
     // out[p] += this tile's share of pair p, for p = order[first..last); rest[p] += what rounding loses of it.

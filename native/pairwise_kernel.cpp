@@ -778,11 +778,9 @@ __attribute__((noinline)) void add_l1(const Pairwise &problem, int64_t row, int6
             add_exactly(out.sum[i * out.pitch + k], out.rest[i * out.rest_pitch + k], sums[i][k] * scale);
 }
 
-// A block of the matrix: `out` begins at its first row and column.
-struct Block {
-    int64_t first_row, last_row, first_column, last_column;
-    Sums out;
-};
+Sums sums_of(const Pairwise &problem, const Block &block) {
+    return {block.out, problem.m, block.rest, block.columns()};
+}
 
 // out += l1_weight sum|x - y| over a chunk, for Rows rows and a range of columns
 template <int Rows>
@@ -792,32 +790,31 @@ void l1_rows(const Pairwise &problem, int64_t row, int64_t first_column, int64_t
     for (; k < last_column; ++k) add_l1<Rows, 1>(problem, row, k, begin, out.at(0, k - first_column));
 }
 
-void l1_block(const Pairwise &problem, const Block &block) {
+// Blocks of the matrix.
+
+void block_l1(const Pairwise &problem, const Block &block, int64_t first_row, int64_t last_row) {
+    const Sums sums = sums_of(problem, block);
+    for (int64_t i = first_row; i < last_row; ++i)
+        for (int64_t k = 0; k < block.columns(); ++k) {
+            const Sums at = sums.at(i - block.first_row, k);
+            *at.sum = *at.rest = 0;
+        }
+    if (problem.l1_weight == 0) return;
     for (int64_t k = block.first_column; k < block.last_column; k += L1_COLUMNS) {
         const int64_t end = smaller(k + L1_COLUMNS, block.last_column);
         for (int64_t begin = 0; begin < problem.pixels(); begin += L1_CHUNK) {
-            int64_t i = block.first_row;
-            const auto out = [&] { return block.out.at(i - block.first_row, k - block.first_column); };
-            for (; i + L1_ROWS <= block.last_row; i += L1_ROWS) l1_rows<L1_ROWS>(problem, i, k, end, begin, out());
-            for (; i < block.last_row; ++i) l1_rows<1>(problem, i, k, end, begin, out());
+            int64_t i = first_row;
+            const auto out = [&] { return sums.at(i - block.first_row, k - block.first_column); };
+            for (; i + L1_ROWS <= last_row; i += L1_ROWS) l1_rows<L1_ROWS>(problem, i, k, end, begin, out());
+            for (; i < last_row; ++i) l1_rows<1>(problem, i, k, end, begin, out());
         }
     }
 }
-
-// Blocks of the matrix.
 
 int64_t block_rows(const Pairwise &problem) {
     constexpr int64_t CACHE = 4 << 20, FEWEST = 64, MOST = 1024;
     const int64_t fitting = CACHE / (tile_at(problem, 0).x_size() * static_cast<int64_t>(sizeof(float)));
     return larger(FEWEST, smaller(fitting, MOST)) / LANES * LANES;
-}
-
-int64_t block_scratch(const Pairwise &problem, int64_t rows, int64_t columns) {
-    Scratch scratch{nullptr};
-    scratch.take<float>(rows * columns);
-    workspace(problem, scratch);
-    scratch.take<float>(rows * tile_at(problem, 0).x_size());
-    return scratch.used;
 }
 
 // to = the tile's pixels of real image i, less its offset
@@ -840,51 +837,33 @@ void x_block(const Pairwise &problem, const Tile &tile, int64_t first, int64_t l
     }
 }
 
-void ssim_block(const Pairwise &problem, const Block &block, Scratch &scratch) {
+void block_tile(const Pairwise &problem, const Block &block, int64_t t, const float *x_records, int64_t first_row,
+                int64_t last_row, int64_t first_column, int64_t last_column, void *memory) {
+    Scratch scratch{static_cast<char *>(memory)};
     Workspace work = workspace(problem, scratch);
-    const int64_t rows = block.last_row - block.first_row;
-    float *records = scratch.take<float>(rows * tile_at(problem, 0).x_size());
+    const Tile tile = tile_at(problem, t);
     const TileSum<float> sum = tile_sum<float>(problem);
-    for (int64_t t = 0; t < tile_count(problem); ++t) {
-        const Tile tile = tile_at(problem, t);
-        x_block(problem, tile, block.first_row, block.last_row, records, work);
-        for (int64_t k = block.first_column; k < block.last_column; k += LANES) {
-            prepare_y(problem, tile, k, block.last_column, work);
-            const int lanes = static_cast<int>(smaller(LANES, block.last_column - k));
-            const float safe = RISKY * static_cast<float>(tile.all_positions);
-            const float risk = largest_lane(work.y[tile.y_risk()]);
-            for (int64_t i = 0; i < rows; ++i) {
-                const float *x = records + i * tile.x_size();
-                const TileSum<float> sum_one = x[tile.x_risk()] * risk > safe ? sum_exactly<float> : sum;
-                const Vec cost = share(problem, tile, sum_one(problem, tile, x, work.y, work));
-                const Sums to = block.out.at(i, k - block.first_column);
-                if (lanes == LANES) {
-                    Vec total = load(to.sum), rest = load(to.rest);
-                    add_exactly(total, rest, cost);
-                    store(to.sum, total);
-                    store(to.rest, rest);
-                } else {
-                    for (int lane = 0; lane < lanes; ++lane)
-                        add_exactly<float>(to.sum[lane], to.rest[lane], cost[lane]);
-                }
+    const Sums sums = sums_of(problem, block);
+    const float safe = RISKY * static_cast<float>(tile.all_positions);
+    for (int64_t k = first_column; k < last_column; k += LANES) {
+        prepare_y(problem, tile, k, last_column, work);
+        const int lanes = static_cast<int>(smaller(LANES, last_column - k));
+        const float risk = largest_lane(work.y[tile.y_risk()]);
+        for (int64_t i = first_row - block.first_row; i < last_row - block.first_row; ++i) {
+            const float *x = x_records + i * tile.x_size();
+            const TileSum<float> sum_one = x[tile.x_risk()] * risk > safe ? sum_exactly<float> : sum;
+            const Vec cost = share(problem, tile, sum_one(problem, tile, x, work.y, work));
+            const Sums to = sums.at(i, k - block.first_column);
+            if (lanes == LANES) {
+                Vec total = load(to.sum), rest = load(to.rest);
+                add_exactly(total, rest, cost);
+                store(to.sum, total);
+                store(to.rest, rest);
+            } else {
+                for (int lane = 0; lane < lanes; ++lane) add_exactly<float>(to.sum[lane], to.rest[lane], cost[lane]);
             }
         }
     }
-}
-
-void block(const Pairwise &problem, int64_t first_row, int64_t last_row, int64_t first_column, int64_t last_column,
-           float *out, void *memory) {
-    Scratch scratch{static_cast<char *>(memory)};
-    const int64_t rows = last_row - first_row, columns = last_column - first_column;
-    float *rest = scratch.take<float>(rows * columns);
-    const Sums sums{out + first_row * problem.m + first_column, problem.m, rest, columns};
-    const Block whole{first_row, last_row, first_column, last_column, sums};
-    for (int64_t i = 0; i < rows; ++i)
-        for (int64_t k = 0; k < columns; ++k) *sums.at(i, k).sum = *sums.at(i, k).rest = 0;
-    if (problem.l1_weight != 0) l1_block(problem, whole);
-    if (problem.ssim_weight != 0) ssim_block(problem, whole, scratch);
-    for (int64_t i = 0; i < rows; ++i)
-        for (int64_t k = 0; k < columns; ++k) *sums.at(i, k).sum += *sums.at(i, k).rest;
 }
 
 // Chosen pairs.
@@ -892,17 +871,18 @@ void block(const Pairwise &problem, int64_t first_row, int64_t last_row, int64_t
 int64_t x_record(const Pairwise &problem) { return tile_at(problem, 0).x_size(); }
 int64_t y_record(const Pairwise &problem) { return tile_at(problem, 0).y_size(); }
 
-int64_t pairs_scratch(const Pairwise &problem) {
+int64_t needed_scratch(const Pairwise &problem) {
     Scratch scratch{nullptr};
     workspace(problem, scratch);
     return scratch.used;
 }
 
-void x_records(const Pairwise &problem, int64_t t, int64_t first, int64_t last, float *records, void *memory) {
+void x_records(const Pairwise &problem, int64_t t, int64_t origin, int64_t first, int64_t last, float *records,
+               void *memory) {
     Scratch scratch{static_cast<char *>(memory)};
     Workspace work = workspace(problem, scratch);
     const Tile tile = tile_at(problem, t);
-    x_block(problem, tile, first, last, records + first * tile.x_size(), work);
+    x_block(problem, tile, first, last, records + (first - origin) * tile.x_size(), work);
 }
 
 void y_records(const Pairwise &problem, int64_t t, int64_t first, int64_t last, float *records, void *memory) {
@@ -967,13 +947,13 @@ void pairs_tile(const Pairwise &problem, int64_t t, const float *x_records, cons
 extern const Kernel kernel;
 const Kernel kernel = {NEUROSQL_TEXT(NEUROSQL_ISA),
                        LANES,
+                       needed_scratch,
                        block_rows,
-                       block_scratch,
-                       block,
+                       block_l1,
+                       block_tile,
                        tile_count,
                        x_record,
                        y_record,
-                       pairs_scratch,
                        x_records,
                        y_records,
                        pairs_l1,

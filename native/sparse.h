@@ -91,12 +91,12 @@ class SmallestPairs {
     void offer(const float *scores, int64_t height, int64_t width, int64_t first_row, int64_t first_column,
                int threads) {
         const int64_t band = std::max<int64_t>(1, height / (4 * threads));
-        parallel_parts((height + band - 1) / band, threads, [&](int64_t part) {
+        parallel_parts((height + band - 1) / band, threads, [&](int64_t part, int) {
             for (int64_t i = part * band, last = std::min(height, i + band); i < last; ++i) {
                 offer_to_row(scores + i * width, width, first_row + i, first_column);
             }
         });
-        parallel_parts((width + kStrip - 1) / kStrip, threads, [&](int64_t part) {
+        parallel_parts((width + kStrip - 1) / kStrip, threads, [&](int64_t part, int) {
             const int64_t begin = part * kStrip, count = std::min(kStrip, width - begin);
             for (int64_t i = 0; i < height; ++i) {
                 offer_to_columns(scores + i * width + begin, count, first_row + i, first_column + begin);
