@@ -45,7 +45,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "rs-imle": {"recommended": {}, "paper": {}},
     "glo": {"recommended": {}, "paper": {}},
     "rae": {"recommended": {}, "paper": {"encoder": "mlp"}},
-    "ot-cfm": {"recommended": {"ema": 0.995}, "paper": {}},
+    "ot-cfm": {"recommended": {"ema": 0.995}, "paper": {"unet_width": 32}},
 }
 
 

@@ -221,10 +221,9 @@ def matched_width(make: Callable[[int], nn.Module], target: int) -> int:
         with torch.device("meta"):
             return sum(parameter.numel() for parameter in make(width).parameters())
 
-    # The count is nearly a square: from a guess, the root of the ratio leads close to the width, single steps to it.
-    width = 8
-    for _ in range(3):
-        width = max(1, round(width * math.sqrt(target / count(width))))
+    # The count is a polynomial of degree two, or nearly: its root is the width, or a few single steps from it.
+    curve = np.polynomial.Polynomial.fit([8, 16, 32], [count(w) - target for w in (8, 16, 32)], 2)
+    width = max(1, int(max((float(root.real) for root in curve.roots() if not root.imag), default=1)))
     while width > 1 and count(width) > target:
         width -= 1
     while count(width + 1) <= target:

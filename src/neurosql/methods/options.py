@@ -52,13 +52,14 @@ class DDPMSettings:
     """Denoising diffusion."""
 
     unet_width: int | None = None
-    """Base width of the denoising U-Net; by default the one whose parameter count matches the generator's."""
+    """Images only: base width of the denoising U-Net. By default its parameter count matches the generator's, as that
+    of the MLP for other data always does."""
     noise_steps: int = 1000
     """T, steps of the forward process."""
     noise_schedule: Literal["linear", "cosine"] = "linear"
-    """Schedule of the noise."""
+    """Schedule of the noise: variances that grow linearly (the paper's), or a squared cosine for the data's share."""
     predict: Literal["noise", "v"] = "noise"
-    """What the network predicts: the noise, or v = sqrt(a) noise - sqrt(1 - a) x."""
+    """What the network predicts: the noise, or v = sqrt(a) noise - sqrt(1 - a) x, a the data's share."""
     sampling_steps: int = 100
     """Steps of sampling: a strided, deterministic DDIM below T, the ancestral sampler at T."""
 
@@ -139,7 +140,8 @@ class CFMSettings:
     """Flow matching with mini-batch optimal transport."""
 
     unet_width: int | None = None
-    """Base width of the U-Net; by default the one whose parameter count matches the generator's."""
+    """Images only: base width of the U-Net. By default its parameter count matches the generator's, as that of the MLP
+    for other data always does."""
     coupling: Literal["optimal", "independent"] = "optimal"
     """Pairs of noise and images in a batch: the cheapest assignment, or as they come."""
     sigma: float = 0.0
