@@ -154,11 +154,11 @@ def _across(images: ImageSet) -> list[str]:
 def _blank(images: ImageSet) -> list[str]:
     if images.kind == "vector":
         return []
-    flat = images.pixels.reshape(len(images), -1)
+    flat = images.pixels.reshape(*images.pixels.shape[:2], -1)
     blank = sum(
-        int((flat[rows].max(1) == flat[rows].min(1)).sum()) for rows in store.pieces(len(flat), flat[:1].nbytes)
+        int((flat[rows].max(2) == flat[rows].min(2)).all(1).sum()) for rows in store.pieces(len(flat), flat[:1].nbytes)
     )
-    return [f"{blank} training samples are of one value throughout"] if blank else []
+    return [f"{blank} training samples are blank, of one value throughout"] if blank else []
 
 
 def _duplicates(images: ImageSet) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from neurosql.data.tree import page_in
+from neurosql.data.tree import page_in, words_of
 from neurosql.errors import InputError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".pgm", ".ppm")
@@ -86,8 +86,8 @@ def decode(payload: bytes | str, slices: list[int | None], prep: Prep) -> list[D
     except InputError as error:
         raise error
     except Exception as error:
-        words = " ".join(str(error).split()) or type(error).__name__
-        return [Bad(f"can't be read as {_KINDS[prep.decoder]}: {_page(payload) or words}")] * len(slices)
+        words = _page(payload) or words_of(error)
+        return [Bad(f"can't be read as {_KINDS[prep.decoder]}: {words}")] * len(slices)
 
 
 def _page(payload: bytes | str) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from neurosql.data.listing import Arrays
-from neurosql.data.tree import MAX_MEMBER, Entry, Tree, page_in
+from neurosql.data.tree import MAX_MEMBER, Entry, Tree, page_in, words_of
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
@@ -102,7 +102,7 @@ def _idx(tree: Tree, entry: Entry) -> np.ndarray:
         values = np.frombuffer(content, np.uint8, offset=start, count=int(np.prod(shape, dtype=object)))
         return values.reshape(shape)
     except (ValueError, EOFError, OSError, zlib.error, OverflowError) as error:
-        raise InputError(f"{entry.name} is not a whole idx file: {page_in(content[:256]) or error}") from None
+        raise InputError(f"{entry.name} is not a whole idx file: {page_in(content[:256]) or words_of(error)}") from None
 
 
 def _shape(head: bytes) -> tuple[tuple[int, ...], int]:

@@ -8,7 +8,7 @@ import re
 from neurosql.data.decode import HEADER, Bad, need_nibabel, nifti_stream, volume_shape
 from neurosql.data.folder import label_by_folder
 from neurosql.data.listing import Item, Listing
-from neurosql.data.tree import Entry, Tree
+from neurosql.data.tree import Entry, Tree, words_of
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
@@ -62,5 +62,5 @@ def _depth(tree: Tree, entry: Entry, axis: int, skip_bad: bool) -> int:
         if skip_bad:
             # One slice, which then fails with its reason.
             return 1
-        words = str(error) if isinstance(error, Bad) else f"can't be read as a NIfTI volume: {error}"
+        words = str(error) if isinstance(error, Bad) else f"can't be read as a NIfTI volume: {words_of(error)}"
         raise InputError(f"{entry.name} {words}") from None

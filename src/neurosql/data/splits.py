@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from neurosql.data.listing import PARTS
+from neurosql.data.tree import words_of
 from neurosql.errors import InputError
 
 DRAW = 0xD4A3
@@ -99,7 +100,7 @@ def read_split(path: str | Path, n: int) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise InputError(f"no such split file: {path}") from None
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise InputError(f"{path} is not a split file: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{path} is not a split file: {words_of(error)}") from None
     if "train" not in parts:
         raise InputError(f"{path} is not a split file: it has no list 'train'")
     if content.get("count") not in (None, n):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from neurosql.data.listing import Arrays
-from neurosql.data.tree import MAX_MEMBER, Tree, page
+from neurosql.data.tree import MAX_MEMBER, Tree, page, words_of
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
@@ -69,7 +69,7 @@ def _csv(tree: Tree) -> dict[str, Any]:
     try:
         rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if row]
     except csv.Error as error:
-        raise InputError(f"{tree.path} is not a readable table: {error}") from None
+        raise InputError(f"{tree.path} is not a readable table: {words_of(error)}") from None
     if not rows:
         raise InputError(f"{tree.path} is empty")
     header = rows.pop(0) if not all(_is_number(cell) for cell in rows[0]) else [str(i) for i in range(len(rows[0]))]
@@ -90,7 +90,7 @@ def _parquet(tree: Tree) -> dict[str, Any]:
         table = parquet.read_table(tree.path)
         return {name: np.asarray(table[name].to_numpy(zero_copy_only=False)) for name in table.column_names}
     except (ArrowException, OSError, ValueError, TypeError, NotImplementedError, MemoryError) as error:
-        raise InputError(f"{tree.path} is not a readable table: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{tree.path} is not a readable table: {words_of(error)}") from None
 
 
 def _is_number(cell: str) -> bool:

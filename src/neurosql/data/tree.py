@@ -109,7 +109,7 @@ class Tree:
                         if not wanted:
                             return
         except _ARCHIVE_ERRORS as error:
-            raise InputError(f"{self.path} can't be read as an archive: {_words(error)}") from None
+            raise InputError(f"{self.path} can't be read as an archive: {words_of(error)}") from None
 
     def _walk(self) -> Iterator[Entry]:
         root = self.path.resolve()
@@ -161,7 +161,7 @@ class Tree:
                 elif regular and not any(_is_litter(part) for part in clean.split("/")):
                     yield Entry(clean, size, modified)
         except _ARCHIVE_ERRORS as error:
-            raise InputError(f"{self.path} can't be read as an archive: {page(self.path) or _words(error)}") from None
+            raise InputError(f"{self.path} can't be read as an archive: {page(self.path) or words_of(error)}") from None
 
     def _refuse(self, name: str, reason: str) -> None:
         if not self._skip_bad:
@@ -173,6 +173,11 @@ _ARCHIVE_ERRORS = (
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError),
     *(ValueError, KeyError, UnicodeError, OverflowError),
 )
+
+
+def words_of(error: BaseException) -> str:
+    """What an exception says, as a part of a sentence: libraries quote whole files at times."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def page(path: Path) -> str | None:
@@ -226,7 +231,3 @@ def _bounded(content: bytes, entry: Entry, limit: int) -> bytes:
     if len(content) > limit:
         raise InputError(f"{entry.name} has more than {limit:,} bytes")
     return content
-
-
-def _words(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
