@@ -32,7 +32,7 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
 
 def _place(entry: Entry) -> tuple[str, str] | None:
     """The folder of the part and that of the animal."""
-    parts = entry.path.parts
+    parts = entry.parts
     if len(parts) >= 3 and parts[-3].lower() in PARTS and parts[-2].lower() in ANIMALS:
         return parts[-3].lower(), parts[-2].lower()
     return None

@@ -28,5 +28,5 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
 
 
 def _speaker(entry: Entry) -> str | None:
-    named = SPEAKER.match(entry.path.stem)
+    named = SPEAKER.match(entry.stem)
     return named.group(1) if named else None

@@ -17,20 +17,20 @@ PARTS = {"0": "train", "1": "validation", "2": "test"}
 
 
 def recognises(tree: Tree) -> bool:
-    return any(IMAGES in entry.path.parts[:-1] or entry.path.name in PARTITION for entry in tree.entries)
+    return any(IMAGES in entry.parts[:-1] or entry.base in PARTITION for entry in tree.entries)
 
 
 def scan(tree: Tree, settings: DataSettings) -> Listing:
     """Unlabelled faces, by the official partition where its file is there."""
-    found = [entry for entry in tree.matching(".jpg", ".jpeg", ".png") if re.match(r"\d+\.", entry.path.name)]
+    found = [entry for entry in tree.matching(".jpg", ".jpeg", ".png") if re.match(r"\d+\.", entry.base)]
     if not found:
-        packed = next((entry for entry in tree.entries if entry.path.name == f"{IMAGES}.zip"), None)
+        packed = next((entry for entry in tree.entries if entry.base == f"{IMAGES}.zip"), None)
         hint = f": give the archive itself, {tree.path / packed.name}" if packed and tree.kind == "folder" else ""
         raise InputError(f"{str(tree.path)!r} has no images such as {IMAGES}/000001.jpg{hint}")
     notes = []
-    stem = {entry.name: entry.path.stem for entry in found}
+    stem = {entry.name: entry.stem for entry in found}
     parts: dict[str, str] = {}
-    listed = next((entry for entry in tree.entries if entry.path.name in PARTITION), None)
+    listed = next((entry for entry in tree.entries if entry.base in PARTITION), None)
     if listed is None:
         notes.append("there is no list_eval_partition.txt, so the parts are drawn by seed")
     else:
@@ -38,10 +38,10 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
         missing = len(parts.keys() - set(stem.values()))
         unlisted = sum(name not in parts for name in stem.values())
         if missing:
-            notes.append(f"{missing:,} of {len(parts):,} images in {listed.path.name} are not there")
+            notes.append(f"{missing:,} of {len(parts):,} images in {listed.base} are not there")
         if unlisted:
-            notes.append(f"{unlisted:,} images are not in {listed.path.name} and count as training images")
-    people = next((entry for entry in tree.entries if entry.path.name.lower() == IDENTITY), None)
+            notes.append(f"{unlisted:,} images are not in {listed.base} and count as training images")
+    people = next((entry for entry in tree.entries if entry.base.lower() == IDENTITY), None)
     subjects = {} if people is None else _table(tree, people, re.compile(r"^\s*(\d+)\.jpg\s+(\d+)\s*$"))
     items = [
         Item(entry, None, subjects.get(stem[entry.name]), PARTS[parts.get(stem[entry.name], "0")]) for entry in found

@@ -6,8 +6,6 @@ import hashlib
 
 import numpy as np
 from PIL import Image
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from neurosql.data.imageset import ImageSet
 from neurosql.errors import InputError
@@ -50,6 +48,9 @@ def near(small: np.ndarray, least: float = NEAR) -> tuple[np.ndarray, np.ndarray
 
 def groups(images: ImageSet, least: float = NEAR) -> np.ndarray:
     """A group for each sample (n,): lookalikes, and lookalikes of lookalikes, are in one. Known subjects hold too."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     n = len(images)
     left, right = near(thumbnails(images), least)
     if images.subjects is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import PurePosixPath
 
 from neurosql.data.decode import SUFFIXES
 from neurosql.data.listing import Item, Listing
@@ -32,7 +31,7 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
 
 def label_by_folder(found: list[Entry], subject: Callable[[Entry], str | None] = lambda entry: None) -> list[Item]:
     """Items with the official part and the class that their folders name."""
-    folders = [entry.path.parent.parts for entry in found]
+    folders = [entry.parts[:-1] for entry in found]
     # One folder around everything, as archives often have, says nothing.
     depth = 0
     while all(len(parts) > depth for parts in folders) and len({parts[depth] for parts in folders}) == 1:
@@ -43,7 +42,7 @@ def label_by_folder(found: list[Entry], subject: Callable[[Entry], str | None] =
     if len(tops) > 1 and tops <= PARTS.keys() and "train" in {PARTS[top] for top in tops}:
         official = [PARTS[parts[0].lower()] for parts in folders]
         folders = [parts[1:] for parts in folders]
-    names = [PurePosixPath(*parts).as_posix() if parts else "" for parts in folders]
+    names = ["/".join(parts) for parts in folders]
     labelled = len(set(names)) > 1 and "" not in names
     return [
         Item(entry, name if labelled else None, subject(entry), part)

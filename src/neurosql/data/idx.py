@@ -30,7 +30,7 @@ class _Set:
 
 
 def recognises(tree: Tree) -> bool:
-    return any(FILE.fullmatch(entry.path.name) for entry in tree.entries)
+    return any(FILE.fullmatch(entry.base) for entry in tree.entries)
 
 
 def scan(tree: Tree, settings: DataSettings) -> Arrays:
@@ -43,9 +43,9 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
         chosen, tree = match["set"].lower(), Tree(tree.path.parent)
     sets: dict[tuple[str, str], _Set] = {}
     for entry in tree.entries:
-        if match := FILE.fullmatch(entry.path.name):
-            place = entry.path.parent.as_posix(), match["set"].lower()
-            if chosen is not None and place != (".", chosen):
+        if match := FILE.fullmatch(entry.base):
+            place = "/".join(entry.parts[:-1]), match["set"].lower()
+            if chosen is not None and place != ("", chosen):
                 continue
             key = PARTS[match["part"].lower()], match["what"].lower()
             files = sets.setdefault(place, _Set()).files

@@ -30,7 +30,7 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
     items = []
     for entry in tree.matching(*SUFFIXES):
         if label := _class(entry):
-            named = SUBJECT.match(entry.path.name)
+            named = SUBJECT.match(entry.base)
             items.append(Item(entry, label, named.group(1).upper() if named else None, _part(entry)))
     if not items:
         raise InputError(f"{str(tree.path)!r} is not OASIS: no folder such as 'Non Demented' with images")
@@ -45,7 +45,7 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
 
 
 def _class(entry: Entry) -> str | None:
-    for folder in reversed(entry.path.parts[:-1]):
+    for folder in reversed(entry.parts[:-1]):
         letters = re.sub(r"[^a-z]", "", folder.lower())
         if match := re.fullmatch(r"(non|verymild|mild|moderate)(demented|dementia|dement)", letters):
             return CLASSES[match.group(1)]
@@ -53,4 +53,4 @@ def _class(entry: Entry) -> str | None:
 
 
 def _part(entry: Entry) -> str:
-    return next((PARTS[folder.lower()] for folder in entry.path.parts[:-1] if folder.lower() in PARTS), "train")
+    return next((PARTS[folder.lower()] for folder in entry.parts[:-1] if folder.lower() in PARTS), "train")

@@ -31,8 +31,18 @@ class Entry:
     """Nanoseconds."""
 
     @property
-    def path(self) -> PurePosixPath:
-        return PurePosixPath(self.name)
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self.name.split("/"))
+
+    @property
+    def base(self) -> str:
+        """The name without its folders."""
+        return self.name.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """The name without folders and suffix."""
+        return self.base.rpartition(".")[0] or self.base
 
     def has_suffix(self, *suffixes: str) -> bool:
         return self.name.lower().endswith(suffixes)
