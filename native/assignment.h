@@ -748,7 +748,7 @@ template <class T> class Solver {
     void settle_for_tolerance() {
         most_work_ = std::numeric_limits<int64_t>::max();
         exact_ = false;
-        auction(epsilon_floor_);
+        bid_from_afar(epsilon_floor_);
     }
 
     // How far apart the cheapest columns of a free row are, typically: those that its list holds. Infinity where the
@@ -765,14 +765,49 @@ template <class T> class Solver {
     }
 
     void bid_in_rounds(double spread, bool warm) {
-        if (!(spread > 0.0 && std::isfinite(spread))) return;
+        if (!std::isfinite(spread)) return;
         spread = std::min(spread, largest_lead_);
-        if (!warm) {
-            auction(spread / kCoarse);
-            release_above_minimum(spread / kFine);
+        if (spread > 0.0) {
+            if (!warm) {
+                auction(spread / kCoarse, kMostBids);
+                release_above_minimum(spread / kFine);
+            }
+            auction(spread / kFine, warm ? kUsualBids : kMostBids);
         }
-        auction(spread / kFine);
+        // Equal costs are mostly settled without lowering v.
+        if (spread <= 100.0 * epsilon_floor_) {
+            release_above_minimum(0.0);
+            reduce_rows();
+        }
+        if (!free_.empty()) bid_from_afar(std::max(spread / kFine, epsilon_floor_));
         release_above_minimum(0.0);
+    }
+
+    // Many columns, or rows, that are alike make the lists too short-sighted: whole groups of rows contend for groups
+    // of columns, and outbid each other by little. Epsilon then falls from the width of whole rows.
+    void bid_from_afar(double least) {
+        const double width = std::min(typical_width(), largest_lead_);
+        if (!(least > 0.0 && std::isfinite(width))) return;
+        // Where that does not help, it should not cost much either.
+        const int64_t most_work = std::exchange(most_work_, std::min(most_work_, work() + kAfarWorkTimes * n_ * m_));
+        for (double epsilon = width / kCoarse; epsilon > least && !out_of_work(); epsilon /= kCoarse) {
+            auction(epsilon, kMostBids);
+            release_above_minimum(epsilon / kCoarse);
+        }
+        auction(least, kMostBids);
+        most_work_ = most_work;
+    }
+
+    // From the smallest to the median reduced cost of a row.
+    double typical_width() const {
+        std::vector<double> widths;
+        for (int64_t i : sample(n_, 16)) {
+            std::vector<double> values(m_);
+            for (int64_t j = 0; j < m_; ++j) values[j] = reduced(i, j);
+            const double least = *std::min_element(values.begin(), values.end());
+            widths.push_back(median(values) - least);
+        }
+        return median(widths);
     }
 
     // By how much the cheapest column is ahead. There is no second one in a row of a single finite cost.
@@ -782,8 +817,8 @@ template <class T> class Solver {
     }
 
     // Each free row takes its cheapest column and lowers its v until the second cheapest is better by epsilon.
-    void auction(double epsilon) {
-        const int64_t most = counters_.bids + kMostBids * n_;
+    void auction(double epsilon, int64_t bids) {
+        const int64_t most = counters_.bids + bids * n_;
         while (!free_.empty() && counters_.bids < most && !out_of_work()) {
             const int64_t i = free_.back();
             free_.pop_back();
@@ -1004,7 +1039,9 @@ template <class T> class Solver {
     static constexpr int64_t kSampledFrom = 1024;  // rows
     static constexpr int64_t kLargestSample = 640;
     static constexpr int64_t kMostBids = 500;  // a row, in each phase
-    static constexpr int64_t kUsualWorkTimes = 11;
+    static constexpr int64_t kUsualBids = 60;
+    static constexpr int64_t kUsualWorkTimes = 6;
+    static constexpr int64_t kAfarWorkTimes = 10;
     // Times the typical size of costs: as many bits of these may be lost to rounding.
     static constexpr double kWide = 0x1p14;
     static constexpr int kPasses = 20;
