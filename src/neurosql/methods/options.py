@@ -106,8 +106,8 @@ class RSIMLESettings(IMLESettings):
 class GLOSettings:
     """Generative latent optimisation: codes learnt by gradient."""
 
-    code_rate: float = 0.05
-    """Learning rate of the codes at the start of the schedule."""
+    code_rate: float = 0.15
+    """Learning rate of the codes (Adam) at the start of the schedule, which they follow too."""
     radius: float = 1.0
     """Codes are projected to the ball of this radius times the square root of the latent dimension."""
 
@@ -122,12 +122,12 @@ class RAESettings:
 
     encoder: Literal["mlp", "conv"] = "conv"
     """Encoder: an MLP on flat pixels, or convolutions (images only; anything else gets the MLP)."""
-    code_penalty: float = 1e-3
-    """Weight of the mean squared norm of the codes."""
+    code_penalty: float = 1e-4
+    """Weight of half the mean squared norm of the codes."""
     weight_penalty: float = 1e-6
-    """Weight of the generator's squared weights."""
+    """Weight of the sum of the generator's squared parameters."""
     components: int = 10
-    """Components of the Gaussian mixture."""
+    """Most components of the Gaussian mixture, of each class in the class-conditional case; fewer for few images."""
 
     def check(self) -> None:
         check_choices(self)
