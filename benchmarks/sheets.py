@@ -9,7 +9,6 @@ stopped, so the command can be stopped and given again. The picture is written t
 from __future__ import annotations
 
 import argparse
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -57,23 +56,24 @@ def sheet(images: np.ndarray) -> np.ndarray:
 
 
 def caption(run: runs.Run) -> str:
-    lines = [f"{run.method.parameters(*run.method.sampling):,} parameters to sample"]
-    if run.used is not None:
-        trained = run.used.parameters_trained
-        lines = [f"{run.used.seconds:,.0f} s of training, {trained:,} parameters trained", *lines]
-    return "\n".join(textwrap.fill(line, 36) for line in lines)
+    """Seconds of training and parameters trained and, where these are fewer, the parameters that sampling needs."""
+    sampling = run.method.parameters(*run.method.sampling)
+    if run.used is None:
+        return f"{sampling:,} parameters"
+    first = f"{run.used.seconds:,.0f} s, {run.used.parameters_trained:,} parameters"
+    return first if sampling == run.used.parameters_trained else f"{first}\n{sampling:,} of them to sample"
 
 
 def draw(panels: list[tuple[str, np.ndarray, str]], path: Path) -> None:
     columns = min(COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(2.6 * columns, 3.3 * rows), layout="constrained")
+    figure = Figure(figsize=(2.6 * columns, 3.2 * rows), layout="constrained")
     for axes in figure.subplots(rows, columns, squeeze=False).flat:
         axes.set_axis_off()
     for axes, (title, images, beneath) in zip(figure.axes, panels):
         axes.imshow(sheet(images), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes.set_title(title, fontsize=12)
-        axes.text(0.5, -0.02, beneath, transform=axes.transAxes, ha="center", va="top", fontsize=7, color="#555555")
+        axes.text(0.5, -0.02, beneath, transform=axes.transAxes, ha="center", va="top", fontsize=8, color="#555555")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
