@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from neurosql import data, run
+from neurosql import InputError, data, run
 from neurosql.data import reading, store
 from neurosql.presets import settings
 
@@ -105,7 +105,7 @@ def test_a_cache_without_room_is_a_notice(cache, tmp_path, monkeypatch):
 def test_nothing_is_left_behind_by_a_failure(cache, tmp_path):
     folder = save(tmp_path / "set")
     (folder / "bad.png").write_bytes(b"rubbish")
-    with pytest.raises(data.catalogue.InputError):
+    with pytest.raises(InputError):
         data.load(folder)
     assert not list(cache.iterdir())
     old = cache / "tmp-old"
@@ -143,14 +143,14 @@ def test_many_files_are_decoded_by_several_processes_to_the_same_pixels(cache, t
     assert len(alone) == 399 and np.array_equal(parallel.pixels, alone.pixels)
     assert parallel.reading.skipped == alone.reading.skipped
     monkeypatch.setattr(reading, "FEW", 0)
-    with pytest.raises(data.catalogue.InputError, match=r"00123.png can't be read"):
+    with pytest.raises(InputError, match=r"00123.png can't be read"):
         data.load(folder)
 
 
 def test_a_worker_that_dies_is_a_sentence(cache, tmp_path, monkeypatch):
     monkeypatch.setattr("neurosql.data.worker.processors", lambda: 2)
     monkeypatch.setattr("neurosql.data.worker.sys.executable", "/bin/true")
-    with pytest.raises(data.catalogue.InputError, match="a decoding process died"):
+    with pytest.raises(InputError, match="a decoding process died"):
         data.load(save(tmp_path / "set", 400, (8, 8)))
 
 

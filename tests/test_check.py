@@ -47,7 +47,7 @@ def test_check_of_the_sample_of_vectors_and_of_volumes(tmp_path, capsys, monkeyp
     monkeypatch.chdir(tmp_path)
     assert main(["data", "check", "mnist-sample", "--sheet", "sheets/digits.png"]) == 0
     out = capsys.readouterr().out
-    assert "validation 512" in out and "test       1,536" in out and (tmp_path / "sheets" / "digits.png").exists()
+    assert "validation 256" in out and "test       1,792" in out and (tmp_path / "sheets" / "digits.png").exists()
     np.save(tmp_path / "table.npy", np.random.default_rng(0).normal(size=(20, 3)))
     assert main(["data", "check", "table.npy"]) == 0
     assert "20 vectors of 3 numbers" in capsys.readouterr().out and not (tmp_path / "table-check.png").exists()

@@ -19,7 +19,7 @@ def test_the_embedded_sample_has_its_digits_and_labels():
     sample = data.load("mnist-sample")
     assert time.perf_counter() - began < 5
     assert sample.x.shape == (4096, 1, 28, 28)
-    assert len(sample.validation) == 512 and len(sample.test) == 1536
+    assert len(sample.validation) == 256 and len(sample.test) == 1792
     assert sample.x.min() == 0 and sample.x.max() == 1
     assert sample.classes == tuple("0123456789")
     assert (np.bincount(sample.labels) > 300).all() and (np.bincount(sample.test.labels) > 100).all()

@@ -25,7 +25,9 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
     """All images in the order of their paths. Folders, where every image is in one, are the classes."""
     found = tree.matching(*SUFFIXES)
     if not found:
-        raise InputError(f"no images in {str(tree.path)!r}: looked for {', '.join(SUFFIXES)}")
+        other = tree.matching(".npz", ".npy", ".csv", ".parquet", ".zip", ".tar", ".tar.gz")
+        hint = f", or give the path of {other[0].name}" if other else ""
+        raise InputError(f"no images in {str(tree.path)!r}: looked for {', '.join(SUFFIXES)}{hint}")
     return Listing(label_by_folder(found))
 
 

@@ -11,7 +11,7 @@ from neurosql.data.listing import Arrays
 NAME = "mnist-sample"
 FILE = "mnist_sample.npz"
 # Of the test digits, which come in random order, the first ones validate and the others are left for the test.
-VALIDATION = 512
+VALIDATION = 256
 
 
 def read() -> Arrays:
