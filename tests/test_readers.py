@@ -440,6 +440,14 @@ def test_an_unknown_reader_is_named(tmp_path):
         data.load(f"afhq:{tmp_path}")
     with pytest.raises(InputError, match="no such data"):
         data.load(f"afhq:{tmp_path / 'nowhere'}")
+    for name in ("a" * 5000, "nul\0l", "x:y"):
+        with pytest.raises(InputError, match="no such data"):
+            data.load(name)
+    (tmp_path / "a.png").unlink()
+    for name in data.NAMES:
+        with pytest.raises(InputError) as caught:
+            data.load(f"{name}:{tmp_path}")
+        assert "\n" not in str(caught.value)
 
 
 class Squares(torch.utils.data.Dataset):

@@ -86,20 +86,23 @@ def load(
 def find(source: str) -> tuple[ModuleType | None, Path]:
     """The reader that `NAME:PATH` names, if any, and the path, which exists."""
     name, colon, rest = source.partition(":")
-    if colon and name in NAMES and not Path(source).exists():
+    if colon and name in NAMES and not _exists(Path(source)):
         reader, path = NAMES[name], Path(rest)
     else:
         reader, path = None, Path(source)
-        if colon and not path.exists() and name.replace("-", "").isalnum() and len(name) > 1 and "/" not in name:
+        if colon and not _exists(path) and name.replace("-", "").isalnum() and len(name) > 1 and "/" not in name:
             raise InputError(f"no reader is called {name!r}: there are {', '.join(sorted(NAMES))}")
     path = path.expanduser()
-    try:
-        there = path.exists()
-    except (OSError, ValueError):
-        there = False
-    if not there:
+    if not _exists(path):
         raise InputError(f"no such data: {source!r} is neither mnist-sample nor an existing file or folder")
     return reader, path
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 def absolute(source: str) -> str:

@@ -6,7 +6,6 @@ import gzip
 import io
 import re
 import zlib
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,12 +20,8 @@ FILE = re.compile(
 )
 PARTS = {"train": "train", "t10k": "test", "test": "test"}
 
-
-@dataclass
-class _Set:
-    """The files of one data set, by part and content."""
-
-    files: dict[tuple[str, str], Entry] = field(default_factory=dict)
+Files = dict[tuple[str, str], Entry]
+"""The files of one data set, by part and content."""
 
 
 def recognises(tree: Tree) -> bool:
@@ -40,28 +35,28 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
         match = FILE.fullmatch(tree.path.name)
         if match is None:
             raise InputError(f"{tree.path} is not named like an idx file, train-images-idx3-ubyte(.gz)")
-        chosen, tree = match["set"].lower(), Tree(tree.path.parent)
-    sets: dict[tuple[str, str], _Set] = {}
+        chosen, tree = match["set"].lower(), Tree(tree.path.parent, skip_bad=True)
+    sets: dict[tuple[str, str], Files] = {}
     for entry in tree.entries:
         if match := FILE.fullmatch(entry.base):
             place = "/".join(entry.parts[:-1]), match["set"].lower()
             if chosen is not None and place != ("", chosen):
                 continue
             key = PARTS[match["part"].lower()], match["what"].lower()
-            files = sets.setdefault(place, _Set()).files
+            files = sets.setdefault(place, {})
             # Unpacked ones win: both are there after the usual download.
             if key not in files or not entry.has_suffix(".gz"):
                 files[key] = entry
     if not sets:
         raise InputError(f"no idx files such as train-images-idx3-ubyte.gz in {str(tree.path)!r}")
     if len(sets) > 1:
-        found = ", ".join(sorted(files.files[min(files.files)].name for files in sets.values()))
+        found = ", ".join(sorted(files[min(files)].name for files in sets.values()))
         raise InputError(f"{str(tree.path)!r} holds {len(sets)} sets: give the path of one file of yours ({found})")
-    ((_, prefix), found_set), *_ = sets.items()
-    return _read(tree, found_set.files, prefix)
+    (((_, prefix), files),) = sets.items()
+    return _read(tree, files, prefix)
 
 
-def _read(tree: Tree, files: dict[tuple[str, str], Entry], prefix: str) -> Arrays:
+def _read(tree: Tree, files: Files, prefix: str) -> Arrays:
     images, labels, parts = [], [], []
     for part in ("train", "test"):
         if (part, "images") not in files:

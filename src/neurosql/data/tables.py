@@ -26,6 +26,8 @@ def recognises(tree: Tree) -> bool:
 def scan(tree: Tree, settings: DataSettings) -> Arrays:
     """Numbers by column. A column called label (class, target, y) has the classes, one called subject the subjects."""
     path = tree.path
+    if tree.kind != "file":
+        raise InputError(f"{path} is not a table: give the path of a .csv, .tsv or .parquet file")
     if words := page(path):
         raise InputError(f"{path} can't be read as a table: {words}")
     columns = _parquet(tree) if path.suffix.lower() == ".parquet" else _csv(tree)
