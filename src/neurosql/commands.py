@@ -93,9 +93,10 @@ def encode(path: str, source: str, limit: int | None, skip_bad: bool, part: str,
     how, _ = runs.reading_of(RunFolder.existing(path))
     how = dataclasses.replace(how, limit=limit, skip_bad=skip_bad, split=None, group="none")
     # New images are brought to the shape of the old ones by the same steps.
-    if how.image_size is None and (size := run.data["preparation"].get("image_size")):
-        how = dataclasses.replace(how, image_size=size)
-    if how.channels == "auto" and run.data["kind"] == "image" and run.data["preparation"].get("decoder") == "image":
+    done = run.data.get("preparation", {})
+    if how.image_size is None and "image_size" in done:
+        how = dataclasses.replace(how, image_size=done["image_size"])
+    if how.channels == "auto" and run.data["kind"] == "image" and done.get("decoder") == "image":
         how = dataclasses.replace(how, channels="colour" if run.data["shape"][0] == 3 else "grey")
     images = data.load(source, settings=how, like=run.like)
     if part not in images.parts:

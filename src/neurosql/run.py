@@ -200,8 +200,10 @@ def resume(
 def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
     """How the samples of a run were read, and the seed: with its own split where one was made."""
     record = folder.config()["data"]
-    how = DataSettings.from_record(record["settings"] or {})
-    return (dataclasses.replace(how, split=str(folder.path / SPLIT)) if record["divided"] else how), record["seed"]
+    how = DataSettings.from_record(record.get("settings") or {"limit": record.get("limit")})
+    if record.get("divided"):
+        how = dataclasses.replace(how, split=str(folder.path / SPLIT))
+    return how, record.get("seed", 0)
 
 
 def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = None) -> tuple[Run, ImageSet | None]:
