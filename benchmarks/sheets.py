@@ -42,10 +42,10 @@ def run_of(method: str, chosen: argparse.Namespace) -> runs.Run:
         return neurosql.open_run(path)
     print(f"{method}: {'going on in' if path.exists() else 'training'} {path}", flush=True)
     if path.exists():
-        return runs.resume(path, data.load, progress=True)
+        return runs.resume(path, lambda source, how: data.load(source, settings=how[0], seed=how[1]), progress=True)
     own = {"latent_dim": chosen.latent_dim, "epochs": chosen.epochs, "seed": chosen.seed}
     settings = presets.settings(method, "recommended", "laptop", **own)
-    return runs.train(data.load("mnist-sample", chosen.limit), settings, path, chosen.limit, progress=True)
+    return runs.train(data.load("mnist-sample", chosen.limit), settings, path, progress=True)
 
 
 def sheet(images: np.ndarray) -> np.ndarray:

@@ -144,11 +144,11 @@ class GLO(Method):
         codes, losses = refine(self.generator, density.of, self.cost, x, self.codes[nearest], label, steps, progress)
         return codes, label, losses
 
-    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """G(z) for n draws from the Gaussian of the codes, fitted for the occasion while training is under way."""
+    def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """n draws from the Gaussian of the codes, fitted for the occasion while training is under way."""
         density = self.density or self._fit()
         labels = self.draw_labels(n, label, random)
-        return self.decode(density.sample(n, labels, random).to(self.codes), labels), labels
+        return density.sample(n, labels, random).to(self.codes), labels
 
     def reconstruct(self) -> Tensor:
         """G(Z_i) for all training images."""

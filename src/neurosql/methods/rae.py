@@ -80,11 +80,11 @@ class RAE(Autoencoder):
         codes, losses = self._code_and_loss(x, self.known_labels(x, label))
         return float(losses.mean() + self.code_penalty(codes))
 
-    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """G(z) for n draws from the density of the codes, fitted for the occasion while training is under way."""
+    def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """n draws from the density of the codes, fitted for the occasion while training is under way."""
         density = self.density or self._fit(self.code(self.x, self.labels))
         labels = self.draw_labels(n, label, random)
-        return self.decode(density.sample(n, labels, random).float().to(self.device), labels), labels
+        return density.sample(n, labels, random).float().to(self.device), labels
 
     def kept(self) -> dict[str, Tensor]:
         return super().kept() | (self.density.tensors() if self.density is not None else {})

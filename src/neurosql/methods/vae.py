@@ -149,11 +149,11 @@ class VAE(Autoencoder):
         """The KL's weight beside the reconstruction term."""
         return self.beta if self.settings.likelihood == "cost" else self.beta / self.pixels
 
-    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """G(z) for n draws of the prior."""
+    def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """n draws of the prior."""
         labels = self.draw_labels(n, label, random)
         codes = self.scale * torch.randn(n, self.generator.latent_dim, generator=random)
-        return self.decode(codes.to(self.device), labels), labels
+        return codes.to(self.device), labels
 
     def tensors(self) -> dict[str, Tensor]:
         return {"variance": self.variance, "seen": torch.tensor(self.seen)}
