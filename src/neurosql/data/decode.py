@@ -25,7 +25,7 @@ from neurosql.errors import InputError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".pgm", ".ppm")
 # Only these, so far as Pillow was built with them: some of its other decoders start programs.
-_PLUGINS = ("Bmp", "Gif", "Jpeg", "Mpo", "Png", "Ppm", "Tiff", "WebP")
+_PLUGINS = ("Jpeg", "Mpo", "Png", "Bmp", "Gif", "Ppm", "Tiff", "WebP")
 for _plugin in _PLUGINS:
     import_module(f"PIL.{_plugin}ImagePlugin")
 FORMATS = tuple(name.upper() for name in _PLUGINS if name.upper() in Image.OPEN)

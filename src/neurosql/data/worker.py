@@ -3,8 +3,8 @@
 Plain subprocesses, and not `multiprocessing`: they neither import the caller's script again nor fork its threads, and a
 file that brings a decoder down takes only the worker along.
 
-A request is a line of JSON, `[[path or null, bytes that follow, slices], ...]`, then those bytes; the answer has, for
-each slice, a line of JSON and, where that gives a shape, the array's bytes.
+A request is a line of JSON, `[[path or null, bytes that follow, slices], ...]`, then those bytes; the answer is a line
+of JSON with an entry for each slice, then the bytes of those arrays that could be read.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import numpy as np
 from neurosql.data.decode import Bad, Decoded, Prep, decode, quietly
 from neurosql.errors import InputError
 
+PIPE = 2**20
+
 Request = list[tuple[bytes | str, list[int | None]]]
 Answer = list[Decoded | Bad]
 
@@ -40,13 +42,16 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
+            bufsize=PIPE,
         )
+        for pipe in (self.process.stdin, self.process.stdout):
+            _widen(pipe)
 
     def ask(self, request: Request) -> Answer:
         try:
             assert self.process.stdin is not None and self.process.stdout is not None
             _send(self.process.stdin, request)
-            return list(_answers(self.process.stdout, sum(len(slices) for _, slices in request)))
+            return _receive(self.process.stdout)
         except (BrokenPipeError, EOFError):
             names = {payload for payload, _ in request if isinstance(payload, str)}
             where = f" near {sorted(names)[0]}" if names else ""
@@ -70,14 +75,13 @@ def serve() -> None:
     with quietly():
         while line := incoming.readline():
             tasks = [(incoming.read(size) if path is None else path, slices) for path, size, slices in json.loads(line)]
+            results: Answer = []
             for payload, slices in tasks:
                 try:
-                    results = decode(payload, slices, prep)
+                    results += decode(payload, slices, prep)
                 except InputError as error:
-                    results = [Bad(str(error))] * len(slices)
-                for result in results:
-                    _answer(outgoing, result)
-            outgoing.flush()
+                    results += [Bad(str(error))] * len(slices)
+            _answer(outgoing, results)
 
 
 def _send(pipe: Any, request: Request) -> None:
@@ -92,34 +96,47 @@ def _send(pipe: Any, request: Request) -> None:
     pipe.flush()
 
 
-def _answer(pipe: BinaryIO, result: Decoded | Bad) -> None:
-    if isinstance(result, Bad):
-        pipe.write(json.dumps({"bad": str(result)}).encode() + b"\n")
-        return
-    array = result.array
-    head = {"shape": array.shape, "type": array.dtype.str, "size": result.size, "mode": result.mode}
-    pipe.write(json.dumps(head | {"remark": result.remark}).encode() + b"\n")
-    pipe.write(array.data)
+def _answer(pipe: BinaryIO, results: Answer) -> None:
+    heads = [
+        [str(r)] if isinstance(r, Bad) else [r.array.shape, r.array.dtype.str, r.size, r.mode, r.remark]
+        for r in results
+    ]
+    arrays = [r.array.data for r in results if isinstance(r, Decoded)]
+    pipe.write(b"".join([json.dumps(heads).encode(), b"\n", *arrays]))
+    pipe.flush()
 
 
-def _answers(pipe: Any, count: int) -> Iterator[Decoded | Bad]:
-    for _ in range(count):
-        line = pipe.readline()
-        if not line:
+def _receive(pipe: Any) -> Answer:
+    line = pipe.readline()
+    if not line:
+        raise EOFError
+    heads = json.loads(line)
+    sizes = [int(np.prod(head[0])) * np.dtype(head[1]).itemsize if len(head) > 1 else 0 for head in heads]
+    content = np.empty(sum(sizes), np.uint8)
+    view, filled = content.data, 0
+    while filled < len(view):
+        got = pipe.readinto(view[filled:])
+        if not got:
             raise EOFError
-        head = json.loads(line)
-        if "bad" in head:
-            yield Bad(head["bad"])
-            continue
-        array = np.empty(head["shape"], np.dtype(head["type"]))
-        view = memoryview(array.reshape(-1).view(np.uint8).data)
-        filled = 0
-        while filled < len(view):
-            got = pipe.readinto(view[filled:])
-            if not got:
-                raise EOFError
-            filled += got
-        yield Decoded(array, head["size"], head["mode"], head["remark"])
+        filled += got
+    results: Answer = []
+    start = 0
+    for head, size in zip(heads, sizes):
+        if len(head) == 1:
+            results.append(Bad(head[0]))
+        else:
+            shape, kind, *words = head
+            results.append(Decoded(content[start : start + size].view(kind).reshape(shape), *words))
+        start += size
+    return results
+
+
+def _widen(pipe: Any) -> None:
+    """Let a pipe hold more than its usual 64 KiB, where the system can: fewer turns between the two ends."""
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE)
 
 
 def processors() -> int:
