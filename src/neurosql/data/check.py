@@ -134,7 +134,7 @@ def _carved(images: ImageSet) -> list[str]:
     how = "by subject" if images.subjects is not None else "by class" if images.labels is not None else "at random"
     if reading.settings.get("group") == "near-duplicates":
         how = "by groups of near duplicates"
-    return [f"parts that the data lack were carved from the training images, {how} and seed: {counts}"]
+    return [f"parts that the data lack were carved from the training images by seed, {how}: {counts}"]
 
 
 def _across(images: ImageSet) -> list[str]:
