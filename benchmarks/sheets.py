@@ -56,11 +56,11 @@ def sheet(images: np.ndarray) -> np.ndarray:
 
 
 def caption(run: runs.Run) -> str:
-    """Seconds of training and parameters trained and, where these are fewer, the parameters that sampling needs."""
+    """Steps and parameters trained and, where these are fewer, the parameters that sampling needs."""
     sampling = run.method.parameters(*run.method.sampling)
     if run.used is None:
         return f"{sampling:,} parameters"
-    first = f"{run.used.seconds:,.0f} s, {run.used.parameters_trained:,} parameters"
+    first = f"{run.used.steps:,} steps, {run.used.parameters_trained:,} parameters"
     return first if sampling == run.used.parameters_trained else f"{first}\n{sampling:,} of them to sample"
 
 

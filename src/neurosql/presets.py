@@ -34,8 +34,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "vae": {"recommended": {}, "paper": {"encoder": "mlp"}},
     "gan": {
-        "recommended": {"learning_rate": 5e-4, "beta1": 0.5, "beta2": 0.99, "weight_decay": 0.0, "ema": 0.995},
-        "paper": {"r1": 0.0, "augment": 0.0},
+        "recommended": {"learning_rate": 1e-3, "beta1": 0.5, "beta2": 0.99, "weight_decay": 0.0, "ema": 0.995},
+        "paper": {"r1": 0.0},
     },
     "ddpm": {
         "recommended": {"noise_schedule": "cosine", "predict": "v", "ema": 0.995},

@@ -125,7 +125,7 @@ class IMLE(Method):
         self.figures = total.tolist()
 
     def nearest(self, x: Tensor, codes: Tensor, label: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """For each image the place (n,) and the cost (n,) of the nearest sample; and which samples (m,) are rejected."""
+        """For each image the place (n,) and cost (n,) of the nearest sample; and which samples (m,) are rejected."""
         costs, places, closest = self.candidates(x, codes, label, 1)
         return places[:, 0], costs[:, 0], torch.zeros(len(closest), dtype=torch.bool, device=x.device)
 
@@ -178,11 +178,10 @@ class IMLE(Method):
         codes, losses = refine(self.generator, self.prior, self.cost, x, starts[found], label, steps, progress)
         return codes, label, losses
 
-    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """n images of codes drawn from the prior, with their labels: the given one, or drawn as in the training set."""
+    def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Codes drawn from the prior, with labels as in the training set, or the given one."""
         codes = self.prior.sample(n, random).to(self.lattice)
-        labels = self.draw_labels(n, label, random)
-        return self.decode(codes, labels), labels
+        return codes, self.draw_labels(n, label, random)
 
     def reconstruct(self) -> Tensor:
         """G(Z_i) for all training images."""

@@ -36,9 +36,10 @@ class GANSettings:
     """Weight of the R1 penalty, the squared gradient of the discriminator at real images; 0 leaves it out."""
     r1_every: int = 4
     """Steps between two R1 penalties, each weighted up accordingly."""
-    augment: float = 1.0
+    augment: float = 0.0
     """Strength, from 0 (off) to 1, of the differentiable augmentation (brightness, saturation, contrast, translation,
-    cutout) of all that the discriminator sees; vectors have none."""
+    cutout) of all that the discriminator sees. It is for long runs on few images, where the discriminator learns the
+    images by heart: real_logit far above fake_logit. In short runs it only slows learning. Vectors have none."""
 
     def check(self) -> None:
         at_least(self, 0, "r1")
@@ -76,7 +77,7 @@ class IMLESettings:
 
     pool: int = 4
     """Samples to choose from, for each training image."""
-    renew: int = 2
+    renew: int = 1
     """Epochs between two choices."""
     jitter: float = 0.05
     """Standard deviation, over the prior's scale, of the noise that is added to a chosen code at each step."""
