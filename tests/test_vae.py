@@ -7,7 +7,7 @@ import torch
 from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence
 
 import neurosql
-from neurosql import InputError, prior
+from neurosql import InputError, presets, prior
 from neurosql.methods import vae
 from neurosql.methods.base import Batch, Task
 from neurosql.settings import Settings
@@ -123,7 +123,11 @@ def test_the_objective_is_the_sum_that_is_written_down(digits):
     assert total == pytest.approx(figures["reconstruction"] + 0.02 * figures["kl"], abs=1e-6)
     total, figures = one_loss(build(likelihood="gaussian", beta=3.0), x)
     assert total == pytest.approx(figures["reconstruction"] + 3.0 * figures["kl"] / 64, abs=1e-6)
-    assert build().beta == 0.005 and build(likelihood="gaussian").beta == 1.0
+
+
+def test_beta_is_in_the_units_of_its_likelihood():
+    assert build().beta == vae.BETA["cost"] and build(likelihood="gaussian").beta == 1.0
+    assert presets.settings("vae", "paper").own.beta == 0.005
 
 
 def test_without_beta_it_is_an_autoencoder(digits):

@@ -32,7 +32,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "recommended": {},
         "paper": {"every": 5, "momentum": 0.7, "anneal": False, "start": "random"},
     },
-    "vae": {"recommended": {}, "paper": {"encoder": "mlp"}},
+    "vae": {"recommended": {}, "paper": {"encoder": "mlp", "beta": 0.005}},
     "gan": {
         "recommended": {"learning_rate": 1e-3, "beta1": 0.5, "beta2": 0.99, "weight_decay": 0.0, "ema": 0.995},
         "paper": {"r1": 0.0},

@@ -18,8 +18,8 @@ class VAESettings:
     likelihood: Literal["cost", "gaussian"] = "cost"
     """Reconstruction term: the loss l, as in the paper, or a Gaussian log-likelihood, for the usual ELBO."""
     beta: float | None = None
-    """Weight of the KL divergence in nats: against the loss l (by default 0.005, the paper's), or against the Gaussian
-    log-likelihood in nats (by default 1, the ELBO)."""
+    """Weight of the KL divergence in nats: against the loss l (by default 0.0015; the paper has 0.005), or against the
+    Gaussian log-likelihood in nats (by default 1, the ELBO)."""
     warmup: int = 0
     """Epochs over which the weight of the KL divergence rises from 0."""
 
