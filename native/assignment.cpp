@@ -1,5 +1,6 @@
-// Binds assignment.h: assign, greedy and row_order, for float32 and float64 costs.
+// Binds assignment.h and small.h: assign, mean_cost, greedy and row_order, for float32 and float64 costs.
 #include "assignment.h"
+#include "small.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -71,21 +72,36 @@ nb::tuple py_assign(const Matrix<T> &cost, std::optional<Reals> column_duals, st
     if (permutation) check_length(*permutation, matrix.rows, "permutation");
     if (!(tolerance >= 0.0)) throw std::invalid_argument("tolerance must be at least 0");
     const WarmStart warm{column_duals ? column_duals->data() : nullptr, permutation ? permutation->data() : nullptr};
-    std::optional<Solver<T>> solver;
+    std::vector<int64_t> columns;
+    std::vector<double> u, v;
+    Counters counters;
+    bool exact = true;
     {
         nb::gil_scoped_release release;
-        solver.emplace(matrix, tolerance, threads);
-        solver->solve(warm);
+        Outcome outcome = Outcome::unfinished;
+        if (!column_duals && !permutation && matrix.rows > 0 && matrix.columns <= kSmall) {
+            columns.resize(matrix.rows);
+            u.resize(matrix.rows);
+            v.resize(matrix.columns);
+            outcome = small_assignment(matrix, columns.data(), u.data(), v.data());
+        }
+        if (outcome != Outcome::solved) {
+            Solver<T> solver(matrix, tolerance, threads);
+            solver.solve(warm);
+            columns = solver.permutation();
+            u = solver.u();
+            v = solver.v();
+            exact = solver.exact();
+            counters = solver.counters();
+        }
     }
-    const Counters &counters = solver->counters();
     nb::dict counted;
     counted["kept"] = counters.kept;
     counted["bids"] = counters.bids;
     counted["paths"] = counters.paths;
     counted["path_steps"] = counters.path_steps;
     counted["row_reads"] = counters.row_reads;
-    return nb::make_tuple(to_numpy(solver->permutation()), to_numpy(solver->u()), to_numpy(solver->v()),
-                          solver->exact(), counted);
+    return nb::make_tuple(to_numpy(std::move(columns)), to_numpy(std::move(u)), to_numpy(std::move(v)), exact, counted);
 }
 
 template <class T> nb::tuple py_greedy(const Matrix<T> &cost, std::optional<Integers> order) {
@@ -121,6 +137,26 @@ template <class T> nb::object py_row_order(const Matrix<T> &cost, const std::str
     return to_numpy(std::move(order));
 }
 
+template <class T> double py_mean_cost(const Matrix<T> &cost, const Integers &permutation) {
+    const CostMatrix<T> matrix = checked<T>(cost);
+    check_length(permutation, matrix.rows, "permutation");
+    double sum = 0.0, lost = 0.0;
+    for (int64_t i = 0; i < matrix.rows; ++i) {
+        const int64_t j = permutation.data()[i];
+        if (j < 0 || j >= matrix.columns) {
+            throw std::invalid_argument("permutation must hold columns, got " + std::to_string(j) + " at " +
+                                        std::to_string(i));
+        }
+        // What rounding takes from the sum is kept apart.
+        const double value = matrix.at(i, j), next = sum + value;
+        lost += std::abs(sum) >= std::abs(value) ? (sum - next) + value : (value - next) + sum;
+        sum = next;
+    }
+    return matrix.rows > 0 ? (sum + lost) / static_cast<double>(matrix.rows) : 0.0;
+}
+
+constexpr char kMeanCostDoc[] = "1/n sum_i C[i, permutation[i]] in float64; 0 where there are no rows.";
+
 constexpr char kAssignDoc[] =
     "(permutation, u, v, exact, counters) of an assignment of the rows of cost (n, m), n <= m, at least total cost.\n\n"
     "u_i = min_j (C_ij - v_j); v <= 0, and v_j = 0 for columns without a row where n < m. column_duals (v) and\n"
@@ -142,6 +178,7 @@ template <class T> void bind_for(nb::module_ &module) {
     using namespace nb::literals;
     module.def("assign", &py_assign<T>, "cost"_a.noconvert(), "column_duals"_a = nb::none(),
                "permutation"_a = nb::none(), "tolerance"_a = 1e-7, "threads"_a = 1, kAssignDoc);
+    module.def("mean_cost", &py_mean_cost<T>, "cost"_a.noconvert(), "permutation"_a, kMeanCostDoc);
     module.def("greedy", &py_greedy<T>, "cost"_a.noconvert(), "order"_a = nb::none(), kGreedyDoc);
     module.def("row_order", &py_row_order<T>, "cost"_a.noconvert(), "kind"_a, kRowOrderDoc);
 }

@@ -9,6 +9,7 @@ plain path of `neurosql.assign`, all methods.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -164,6 +165,14 @@ def test_every_start_gives_scipys_cost_and_a_certificate(kind, dtype):
         check_all_starts(random, make(kind, random, n, m, dtype))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_both_sides_of_the_sizes_where_the_method_changes(kind):
+    for n, m in ((160, 161), (224, 224), (225, 225), (300, 511), (512, 512), (513, 513)):
+        random = np.random.default_rng([n, m])
+        cost = make(kind, random, n, m, DTYPES[n % 2])
+        check(cost, native.assign(cost))
+
+
 def test_random_matrices():
     fuzz(300)
 
@@ -195,6 +204,23 @@ def test_no_rows(dtype):
         permutation, u, v = native.greedy(np.empty((0, m), dtype), np.empty(0, np.int64))
         assert permutation.shape == u.shape == (0,) and v.shape == (m,)
         assert native.row_order(np.empty((0, m), dtype), "regret").shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_mean_cost(dtype):
+    cost = make("uniform", np.random.default_rng(0), 50, 70, dtype)
+    cost[0, 3] = 1e16
+    permutation = np.random.default_rng(1).permutation(70)[:50]
+    permutation[0] = 3
+    expected = math.fsum(cost[np.arange(50), permutation].tolist()) / 50
+    assert native.mean_cost(cost, permutation) == pytest.approx(expected, rel=1e-15)
+    assert native.mean_cost(cost[:0], permutation[:0]) == 0.0
+    for column in (-1, 70):
+        permutation[9] = column
+        with pytest.raises(ValueError, match=f"got {column} at 9"):
+            native.mean_cost(cost, permutation)
+    with pytest.raises(ValueError, match="length 50, got 49"):
+        native.mean_cost(cost, permutation[:49])
 
 
 def test_rows_may_be_apart():

@@ -139,9 +139,10 @@ def solve(cost: np.ndarray | torch.Tensor, method: str = "exact", warm: Start | 
     native = engine.native()
     exact = method == "exact"
     if n == 0:
-        columns, u, v = np.empty(0, dtype=np.int64), np.empty(0), np.zeros(m)
+        columns, u, v, mean = np.empty(0, dtype=np.int64), np.empty(0), np.zeros(m), 0.0
     elif native is not None:
         columns, u, v, exact = _compiled(native, matrix, method, warm)
+        mean = native.mean_cost(matrix, columns)
     else:
         _check_size(matrix)
         if exact:
@@ -151,9 +152,10 @@ def solve(cost: np.ndarray | torch.Tensor, method: str = "exact", warm: Start | 
             columns = _greedy(matrix, _row_order(matrix, method))
             v = _column_duals_from_minima(matrix)
         u = _row_duals(matrix, v)
+        mean = float(_matched(matrix, columns).mean())
     return Assignment(
         permutation=torch.from_numpy(columns),
-        cost=float(_matched(matrix, columns).mean()) if n else 0.0,
+        cost=mean,
         row_duals=torch.from_numpy(u),
         column_duals=torch.from_numpy(v),
         exact=exact,

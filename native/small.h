@@ -1,0 +1,376 @@
+// The linear assignment problem for few rows, by Jonker's and Volgenant's method on whole rows.
+//
+// Lists and auctions as in assignment.h pay from some hundred rows on; below, rows are so short that reading them again
+// is cheaper than avoiding it. The duals obey the same rules:
+//
+//   1. column reduction: v is the column minima, and a column goes to the row that has its minimum, if that is free;
+//      reduction transfer: rows with one column lower its v as far as they would keep it;
+//   2. row reduction: free rows lower the v of their cheapest column until the second cheapest is as good, and take it;
+//   3. shortest augmenting paths for the rows that are left, by Dijkstra's search on all columns at once.
+//
+// With columns to spare (n < m) v begins at zero, and there is no phase 1.
+#pragma once
+
+#include "assignment.h"
+
+namespace neurosql {
+
+// Rows are padded with infinity to a multiple of this, so that no loop has a rest. Compilers unroll loops over fewer
+// instead of turning them into vectors.
+constexpr int64_t kBlock = 32;
+
+inline int64_t padded(int64_t columns) { return (columns + kBlock - 1) / kBlock * kBlock; }
+
+// All that a solve needs, in one piece of memory.
+template <class T> struct SmallState {
+    const T *cost;
+    int64_t rows, width, stride;  // width is the padded number of columns
+    double *v, *distance, *open;  // open is v, but -infinity in columns that a search has settled
+    T *lowest;
+    int32_t *row_of, *column_of, *predecessor, *owner, *free, *settled;
+    double *settled_at;
+    int64_t free_count, work;  // work counts rows that were read
+
+    const T *row(int64_t i) const { return cost + i * stride; }
+    double reduced(int64_t i, int64_t j) const { return static_cast<double>(row(i)[j]) - v[j]; }
+};
+
+struct Lead {
+    double first, second;
+    int64_t column;
+};
+
+// The first column from `begin` with cost[j] - v[j] == value, or `width`.
+template <class T>
+NEUROSQL_INLINE int64_t find_reduced(const T *cost, const double *v, int64_t width, double value, int64_t begin = 0) {
+    for (int64_t block = begin / kBlock * kBlock; block < width; block += kBlock) {
+        int hits = 0;
+        for (int64_t lane = 0; lane < kBlock; ++lane) {
+            hits |= static_cast<double>(cost[block + lane]) - v[block + lane] == value;
+        }
+        if (hits == 0) continue;
+        for (int64_t j = std::max(block, begin); j < block + kBlock; ++j) {
+            if (static_cast<double>(cost[j]) - v[j] == value) return j;
+        }
+    }
+    return width;
+}
+
+template <class T> NEUROSQL_INLINE Lead lead_of(const T *cost, const double *v, int64_t width) {
+    double first[kBlock], second[kBlock];
+    for (int64_t lane = 0; lane < kBlock; ++lane) first[lane] = second[lane] = kInfinity;
+    for (int64_t block = 0; block < width; block += kBlock) {
+        for (int64_t lane = 0; lane < kBlock; ++lane) {
+            const double reduced = static_cast<double>(cost[block + lane]) - v[block + lane];
+            const double larger = reduced > first[lane] ? reduced : first[lane];
+            second[lane] = larger < second[lane] ? larger : second[lane];
+            first[lane] = reduced < first[lane] ? reduced : first[lane];
+        }
+    }
+    for (int64_t half = kBlock / 2; half > 0; half /= 2) {
+        for (int64_t lane = 0; lane < half; ++lane) {
+            const double a = first[lane], b = first[lane + half];
+            const double larger = a > b ? a : b, other = second[lane + half];
+            const double less = second[lane] < other ? second[lane] : other;
+            first[lane] = a < b ? a : b;
+            second[lane] = larger < less ? larger : less;
+        }
+    }
+    return {first[0], second[0], find_reduced(cost, v, width, first[0])};
+}
+
+// Returns false if a cost is not finite or too large.
+template <class T> NEUROSQL_INLINE bool reduce_columns(SmallState<T> &s, int64_t columns, bool square) {
+    T suspect = 0;
+    for (int64_t j = 0; j < s.width; ++j) s.lowest[j] = std::numeric_limits<T>::infinity();
+    for (int64_t i = 0; i < s.rows; ++i) {
+        const T *__restrict row = s.row(i);
+        T *__restrict lowest = s.lowest;
+        int32_t *__restrict owner = s.owner;
+        T block_suspect[kBlock] = {};
+        for (int64_t block = 0; block + kBlock <= columns; block += kBlock) {
+            for (int64_t lane = 0; lane < kBlock; ++lane) block_suspect[lane] += suspicion(row[block + lane]);
+        }
+        for (int64_t j = columns / kBlock * kBlock; j < columns; ++j) suspect += suspicion(row[j]);
+        for (int64_t lane = 0; lane < kBlock; ++lane) suspect += block_suspect[lane];
+        if (!square) continue;
+        const auto number = static_cast<int32_t>(i);
+        for (int64_t j = 0; j < s.width; ++j) {
+            owner[j] = row[j] < lowest[j] ? number : owner[j];
+            lowest[j] = row[j] < lowest[j] ? row[j] : lowest[j];
+        }
+    }
+    for (int64_t i = 0; i < s.rows; ++i) s.column_of[i] = -1;
+    for (int64_t j = 0; j < s.width; ++j) s.row_of[j] = -1;
+    for (int64_t j = 0; j < s.width; ++j) s.v[j] = square && j < columns ? static_cast<double>(s.lowest[j]) : 0.0;
+    return suspect == 0;
+}
+
+// Rows take the first column that has its minimum in them; s.settled counts these columns.
+template <class T> NEUROSQL_INLINE void assign_minima(SmallState<T> &s, int64_t columns) {
+    for (int64_t i = 0; i < s.rows; ++i) s.settled[i] = 0;
+    for (int64_t j = 0; j < columns; ++j) {
+        const int32_t i = s.owner[j];
+        if (s.settled[i]++ > 0) continue;
+        s.column_of[i] = static_cast<int32_t>(j);
+        s.row_of[j] = i;
+    }
+}
+
+template <class T> NEUROSQL_INLINE void transfer_reduction(SmallState<T> &s) {
+    for (int64_t i = 0; i < s.rows; ++i) {
+        if (s.settled[i] != 1) continue;
+        const Lead lead = lead_of(s.row(i), s.v, s.width);
+        ++s.work;
+        if (std::isfinite(lead.second)) s.v[s.column_of[i]] -= lead.second - lead.first;
+    }
+}
+
+template <class T> NEUROSQL_INLINE void reduce_free_rows(SmallState<T> &s, int64_t most) {
+    const int64_t count = s.free_count;
+    s.free_count = 0;  // rows that must wait take the places of rows that were looked at
+    for (int64_t k = 0; k < count; ++k) {
+        int32_t i = s.free[k];
+        while (i >= 0) {
+            const T *row = s.row(i);
+            const Lead lead = lead_of(row, s.v, s.width);
+            ++s.work;
+            const double lower = s.v[lead.column] - (lead.second - lead.first);
+            int64_t column = lead.column;
+            const bool ahead = std::isfinite(lower) && lower < s.v[column];
+            if (ahead) {
+                s.v[column] = lower;
+            } else if (s.row_of[column] >= 0) {
+                const int64_t other = find_reduced(row, s.v, s.width, lead.first, column + 1);
+                if (other < s.width) column = other;
+            }
+            const int32_t loser = s.row_of[column];
+            s.row_of[column] = i;
+            s.column_of[i] = static_cast<int32_t>(column);
+            if (loser >= 0) s.column_of[loser] = -1;
+            if (loser >= 0 && (!ahead || s.work > most)) s.free[s.free_count++] = loser;
+            i = ahead && s.work <= most ? loser : -1;
+        }
+    }
+}
+
+// Relaxes all columns from row i and returns the smallest distance that is not settled.
+template <class T> NEUROSQL_INLINE double relax_all(SmallState<T> &s, int64_t i, double base) {
+    const T *__restrict row = s.row(i);
+    const double *__restrict open = s.open;
+    double *__restrict distance = s.distance;
+    int32_t *__restrict predecessor = s.predecessor;
+    const auto number = static_cast<int32_t>(i);
+    double least[kBlock];
+    for (int64_t lane = 0; lane < kBlock; ++lane) least[lane] = kInfinity;
+    for (int64_t left = s.width; left > 0; left -= kBlock) {
+        for (int64_t lane = 0; lane < kBlock; ++lane) {
+            const double offered = base + (static_cast<double>(row[lane]) - open[lane]);
+            predecessor[lane] = offered < distance[lane] ? number : predecessor[lane];
+            distance[lane] = offered < distance[lane] ? offered : distance[lane];
+            least[lane] = distance[lane] < least[lane] ? distance[lane] : least[lane];
+        }
+        row += kBlock;
+        open += kBlock;
+        distance += kBlock;
+        predecessor += kBlock;
+    }
+    for (int64_t half = kBlock / 2; half > 0; half /= 2) {
+        for (int64_t lane = 0; lane < half; ++lane) {
+            least[lane] = least[lane + half] < least[lane] ? least[lane + half] : least[lane];
+        }
+    }
+    return least[0];
+}
+
+// A column at this distance, a free one if there is any.
+template <class T> NEUROSQL_INLINE int64_t column_at(const SmallState<T> &s, double value) {
+    int64_t found = -1;
+    for (int64_t block = 0; block < s.width; block += kBlock) {
+        int hits = 0;
+        for (int64_t lane = 0; lane < kBlock; ++lane) hits |= s.distance[block + lane] == value;
+        if (hits == 0) continue;
+        for (int64_t j = block; j < block + kBlock; ++j) {
+            if (s.distance[j] != value) continue;
+            if (s.row_of[j] < 0) return j;
+            found = j;
+        }
+    }
+    return found;
+}
+
+// False if there is no end to be found, which takes sums that overflow.
+template <class T> NEUROSQL_INLINE bool augment_row(SmallState<T> &s, int64_t source) {
+    for (int64_t j = 0; j < s.width; ++j) s.distance[j] = kInfinity;
+    for (int64_t j = 0; j < s.width; ++j) s.open[j] = s.v[j];
+    int64_t i = source, count = 0, column;
+    double base = 0.0, least;
+    while (true) {
+        ++s.work;
+        least = relax_all(s, i, base);
+        if (!(least < kInfinity)) return false;
+        column = column_at(s, least);
+        i = s.row_of[column];
+        if (i < 0) break;
+        s.settled[count] = static_cast<int32_t>(column);
+        s.settled_at[count++] = least;
+        s.distance[column] = kInfinity;
+        s.open[column] = -kInfinity;
+        base = least - s.reduced(i, column);
+    }
+    for (int64_t k = 0; k < count; ++k) s.v[s.settled[k]] -= least - s.settled_at[k];
+    for (int32_t next = -1; next != source;) {
+        next = s.predecessor[column];
+        const int32_t left = s.column_of[next];
+        s.row_of[column] = next;
+        s.column_of[next] = static_cast<int32_t>(column);
+        column = left;
+    }
+    return true;
+}
+
+template <class T> NEUROSQL_INLINE double least_reduced(const T *cost, const double *v, int64_t width) {
+    double least[kBlock];
+    for (int64_t lane = 0; lane < kBlock; ++lane) least[lane] = kInfinity;
+    for (int64_t block = 0; block < width; block += kBlock) {
+        for (int64_t lane = 0; lane < kBlock; ++lane) {
+            const double reduced = static_cast<double>(cost[block + lane]) - v[block + lane];
+            least[lane] = reduced < least[lane] ? reduced : least[lane];
+        }
+    }
+    for (int64_t half = kBlock / 2; half > 0; half /= 2) {
+        for (int64_t lane = 0; lane < half; ++lane) {
+            least[lane] = least[lane + half] < least[lane] ? least[lane + half] : least[lane];
+        }
+    }
+    return least[0];
+}
+
+enum class Outcome { solved, unfinished, not_finite };
+
+// Measured on parts of a training run's matrices, chosen at random and along its assignment, and on random numbers.
+constexpr int64_t kSmall = 512;        // columns
+constexpr int64_t kAlwaysSmall = 224;  // rows; with more, only what phases 1 and 2 nearly solve
+constexpr int64_t kPasses = 3;         // of the row reduction
+constexpr int64_t kReads = 25;         // of a row, on average: after more the lists of assignment.h must be better
+constexpr double kWideDuals = 0x1p14;  // times the typical size of costs, as in assignment.h
+
+// u from v, and into s.free the rows that are above their minimum by more than rounding.
+template <class T> NEUROSQL_INLINE void row_duals(SmallState<T> &s, double *u) {
+    s.free_count = 0;
+    for (int64_t i = 0; i < s.rows; ++i) {
+        u[i] = least_reduced(s.row(i), s.v, s.width);
+        const int64_t j = s.column_of[i];
+        const double matched = s.reduced(i, j);
+        s.free[s.free_count] = static_cast<int32_t>(i);
+        s.free_count += !(matched <= u[i] + 4.0 * kRounding * (std::abs(matched) + std::abs(s.v[j])));
+    }
+}
+
+// Whether v is so large that rounding drowns the costs of most rows.
+template <class T> NEUROSQL_INLINE bool drowned(const SmallState<T> &s, int64_t columns) {
+    double lowest = 0.0;
+    for (int64_t j = 0; j < columns; ++j) lowest = s.v[j] < lowest ? s.v[j] : lowest;
+    int64_t small = 0;
+    for (int64_t i = 0; i < s.rows; ++i) {
+        small += kWideDuals * std::abs(static_cast<double>(s.row(i)[s.column_of[i]])) < -lowest;
+    }
+    return 2 * small > s.rows;
+}
+
+// For a square problem the constant that makes v <= 0.
+template <class T> NEUROSQL_INLINE void shift_duals(SmallState<T> &s, int64_t columns) {
+    double highest = s.v[0];
+    for (int64_t j = 0; j < columns; ++j) highest = s.v[j] > highest ? s.v[j] : highest;
+    for (int64_t j = 0; j < columns; ++j) s.v[j] -= highest;
+}
+
+template <class T> NEUROSQL_INLINE Outcome solve_small_loop(SmallState<T> &s, int64_t columns, double *u) {
+    const int64_t n = s.rows;
+    const bool square = n == columns;
+    if (!reduce_columns(s, columns, square)) return Outcome::not_finite;
+    if (square) assign_minima(s, columns);
+    for (int64_t i = 0; i < n; ++i) {
+        s.free[s.free_count] = static_cast<int32_t>(i);
+        s.free_count += s.column_of[i] < 0;
+    }
+    // Where most rows have no column minimum, rows or columns are alike, and lists are of little use.
+    const bool large = n > kAlwaysSmall, alike = square && 3 * s.free_count > 2 * n;
+    if (large && square && !alike && 9 * s.free_count > 4 * n) return Outcome::unfinished;
+    if (square) transfer_reduction(s);
+    for (int64_t pass = 0; pass < kPasses && s.free_count > 0; ++pass) {
+        reduce_free_rows(s, s.work + n);
+        if (large && !alike && 6 * s.free_count > n) return Outcome::unfinished;
+    }
+    const int64_t most = large && !alike ? kReads * n : n * n + s.work;
+    for (int64_t k = 0; k < s.free_count; ++k) {
+        if (s.work > most || !augment_row(s, s.free[k])) return Outcome::unfinished;
+    }
+    // Rows that rounding has left above their minimum are assigned once more; see assignment.h for n < m.
+    for (int round = 0; round < 3; ++round) {
+        if (square) shift_duals(s, columns);
+        row_duals(s, u);
+        if (s.free_count == 0) return drowned(s, columns) ? Outcome::unfinished : Outcome::solved;
+        if (!square) break;
+        for (int64_t k = 0; k < s.free_count; ++k) {
+            s.row_of[s.column_of[s.free[k]]] = -1;
+            s.column_of[s.free[k]] = -1;
+        }
+        for (int64_t k = 0; k < s.free_count; ++k) {
+            if (!augment_row(s, s.free[k])) return Outcome::unfinished;
+        }
+    }
+    return Outcome::unfinished;
+}
+
+NEUROSQL_EACH_ISA static Outcome solve_small(SmallState<float> &s, int64_t columns, double *u) {
+    return solve_small_loop(s, columns, u);
+}
+
+NEUROSQL_EACH_ISA static Outcome solve_small(SmallState<double> &s, int64_t columns, double *u) {
+    return solve_small_loop(s, columns, u);
+}
+
+// The permutation (n), u (n) and v (m) of an optimum; of nothing in particular where the outcome is unfinished.
+template <class T>
+Outcome small_assignment(const CostMatrix<T> &cost, int64_t *permutation, double *u, double *v) {
+    const int64_t n = cost.rows, m = cost.columns, width = padded(m);
+    const bool copied = width != m;
+    const auto reals = static_cast<size_t>(3 * width + n), costs = static_cast<size_t>(width + (copied ? n * width : 0));
+    const auto integers = static_cast<size_t>(3 * width + 3 * n);
+    std::unique_ptr<double[]> memory(
+        new double[reals + (costs * sizeof(T) + integers * sizeof(int32_t)) / sizeof(double) + 2]);
+    SmallState<T> s;
+    s.rows = n;
+    s.width = width;
+    s.v = memory.get();
+    s.distance = s.v + width;
+    s.open = s.distance + width;
+    s.settled_at = s.open + width;
+    s.lowest = reinterpret_cast<T *>(s.settled_at + n);
+    s.row_of = reinterpret_cast<int32_t *>(s.lowest + costs);
+    s.predecessor = s.row_of + width;
+    s.owner = s.predecessor + width;
+    s.column_of = s.owner + width;
+    s.free = s.column_of + n;
+    s.settled = s.free + n;
+    s.free_count = s.work = 0;
+    s.cost = cost.data;
+    s.stride = cost.stride;
+    if (copied) {
+        T *copy = s.lowest + width;
+        for (int64_t i = 0; i < n; ++i) {
+            std::copy_n(cost.row(i), m, copy + i * width);
+            std::fill(copy + i * width + m, copy + (i + 1) * width, std::numeric_limits<T>::infinity());
+        }
+        s.cost = copy;
+        s.stride = width;
+    }
+    const Outcome outcome = solve_small(s, m, u);
+    if (outcome == Outcome::not_finite) throw std::invalid_argument("cost must be finite");
+    std::copy_n(s.v, m, v);
+    std::copy_n(s.column_of, n, permutation);
+    return outcome;
+}
+
+}  // namespace neurosql
