@@ -127,10 +127,15 @@ class PartialRefresh:
             if self.costs is None:
                 self.places = self._place(x, y)
             else:
-                old = self.costs.clone()
-                moved = self._guess(x, y)
+                moved = self._moved(x, y)
+                change = costs - self.costs
+                if not self.slope:
+                    # The first look back: later ones have the slope of the pass before.
+                    near = self._chosen(self.costs, warm)
+                    self._fit(change[near], moved[near])
+                self.costs.add_(moved, alpha=self.slope)
                 chosen = self._chosen(self.costs, warm)
-                self._fit(costs - old, moved, chosen)
+                self._fit(change[chosen], moved[chosen])
                 self.costs[chosen] = costs[chosen]
         if measure and self.costs is not None:
             with clock("assignment"):
@@ -151,11 +156,13 @@ class PartialRefresh:
     def _partial(self, cost: Cost, x: Tensor, y: Tensor, warm: assign.Start, memory: int, clock: Clock) -> Pass:
         assert self.costs is not None
         with clock("cost"):
-            moved = self._guess(x, y)
+            moved = self._moved(x, y)
+            self.costs.add_(moved, alpha=self.slope)
             chosen = self._chosen(self.costs, warm)
             rows, columns = chosen.nonzero(as_tuple=True)
             fresh = cost.pairs(x, y, rows.to(x.device), columns.to(x.device), memory).cpu()
-            self._fit(fresh - self.costs[rows, columns] + self.slope * moved[chosen], moved[chosen])
+            there = moved[rows, columns]
+            self._fit(fresh - self.costs[rows, columns] + self.slope * there, there)
             self.costs[rows, columns] = fresh
         with clock("assignment"):
             solution = assign.solve(self.costs, self.method, warm)
@@ -168,22 +175,18 @@ class PartialRefresh:
             self._targets = self._axes.project(x).cpu()
         return self._axes.project(y).cpu()
 
-    def _guess(self, x: Tensor, y: Tensor) -> Tensor:
-        """Bring the costs up to date in place; returns the change of the cheap cost, (n, n)."""
+    def _moved(self, x: Tensor, y: Tensor) -> Tensor:
+        """The change of the cheap cost since the last pass, (n, n)."""
         assert self.costs is not None and self.places is not None
         places, before = self._place(x, y), self.places
         assert self._targets is not None
         # |x - y|^2 - |x - y'|^2 = |y|^2 - |y'|^2 - 2 <x, y - y'>: one product for all pairs.
         norms = places.square().sum(1) - before.square().sum(1)
-        moved = torch.addmm(norms, self._targets, (places - before).T, alpha=-2)
-        self.costs.add_(moved.to(self.costs.dtype), alpha=self.slope)
         self.places = places
-        return moved
+        return torch.addmm(norms, self._targets, (places - before).T, alpha=-2).to(self.costs.dtype)
 
-    def _fit(self, change: Tensor, moved: Tensor, chosen: Tensor | None = None) -> None:
+    def _fit(self, change: Tensor, moved: Tensor) -> None:
         """The slope of the change of the costs over the change of the cheap cost, by least squares."""
-        if chosen is not None:
-            change, moved = change[chosen], moved[chosen]
         a, b = moved.double() - moved.double().mean(), change.double() - change.double().mean()
         spread = float(a.square().sum())
         self.slope = max(0.0, float((a * b).sum()) / spread) if spread > 0 else 0.0

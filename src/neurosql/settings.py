@@ -92,7 +92,7 @@ class QuantileSettings:
     refresh_best: int = 32
     """Partial refresh: pairs of each image, and of each code, that are computed anew at first; their number then
     follows what the full passes measure."""
-    refresh_every: int = 10
+    refresh_every: int = 15
     """Partial refresh: every so many assignments the whole matrix is computed."""
     refresh_gap: float = 1e-3
     """Partial refresh: largest relative gap, as measured at the full passes; above it all passes are full."""
