@@ -8,7 +8,7 @@
 //   2. row reduction: free rows lower the v of their cheapest column until the second cheapest is as good, and take it;
 //   3. shortest augmenting paths for the rows that are left, by Dijkstra's search on all columns at once.
 //
-// With columns to spare (n < m) v begins at zero, and there is no phase 1.
+// With columns to spare (n < m) v begins at zero, and there is no phase 1; nor where it assigns few rows.
 #pragma once
 
 #include "assignment.h"
@@ -124,6 +124,15 @@ template <class T> NEUROSQL_INLINE void transfer_reduction(SmallState<T> &s) {
         ++s.work;
         if (std::isfinite(lead.second)) s.v[s.column_of[i]] -= lead.second - lead.first;
     }
+}
+
+// Back to v = 0 and no row assigned.
+template <class T> NEUROSQL_INLINE void forget(SmallState<T> &s) {
+    for (int64_t j = 0; j < s.width; ++j) s.v[j] = 0.0;
+    for (int64_t j = 0; j < s.width; ++j) s.row_of[j] = -1;
+    for (int64_t i = 0; i < s.rows; ++i) s.column_of[i] = -1;
+    for (int64_t i = 0; i < s.rows; ++i) s.free[i] = static_cast<int32_t>(i);
+    s.free_count = s.rows;
 }
 
 template <class T> NEUROSQL_INLINE void reduce_free_rows(SmallState<T> &s, int64_t most) {
@@ -250,7 +259,7 @@ enum class Outcome { solved, unfinished, not_finite };
 
 // Measured on parts of a training run's matrices, chosen at random and along its assignment, and on random numbers.
 constexpr int64_t kSmall = 512;        // columns
-constexpr int64_t kAlwaysSmall = 224;  // rows; with more, only what phases 1 and 2 nearly solve
+constexpr int64_t kAlwaysSmall = 320;  // rows; with more, only what phases 1 and 2 nearly solve
 constexpr int64_t kPasses = 3;         // of the row reduction
 constexpr int64_t kReads = 25;         // of a row, on average: after more the lists of assignment.h must be better
 constexpr double kWideDuals = 0x1p14;  // times the typical size of costs, as in assignment.h
@@ -294,15 +303,19 @@ template <class T> NEUROSQL_INLINE Outcome solve_small_loop(SmallState<T> &s, in
         s.free[s.free_count] = static_cast<int32_t>(i);
         s.free_count += s.column_of[i] < 0;
     }
-    // Where most rows have no column minimum, rows or columns are alike, and lists are of little use.
-    const bool large = n > kAlwaysSmall, alike = square && 3 * s.free_count > 2 * n;
-    if (large && square && !alike && 9 * s.free_count > 4 * n) return Outcome::unfinished;
-    if (square) transfer_reduction(s);
+    const bool large = n > kAlwaysSmall;
+    if (large && square && 9 * s.free_count > 4 * n) return Outcome::unfinished;
+    if (square && 5 * s.free_count > 2 * n) {
+        // Most column minima are in the same few rows: they say less than nothing about v.
+        forget(s);
+    } else if (square) {
+        transfer_reduction(s);
+    }
     for (int64_t pass = 0; pass < kPasses && s.free_count > 0; ++pass) {
         reduce_free_rows(s, s.work + n);
-        if (large && !alike && 6 * s.free_count > n) return Outcome::unfinished;
+        if (large && 6 * s.free_count > n) return Outcome::unfinished;
     }
-    const int64_t most = large && !alike ? kReads * n : n * n + s.work;
+    const int64_t most = large ? kReads * n : n * n + s.work;
     for (int64_t k = 0; k < s.free_count; ++k) {
         if (s.work > most || !augment_row(s, s.free[k])) return Outcome::unfinished;
     }
