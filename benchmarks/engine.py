@@ -3,9 +3,9 @@
     python benchmarks/engine.py --matrices FOLDER [--out docs/engine-results.md]
 
 Every contender of a race runs in turn, round after round, and its median is set against the reference's of the same
-race: on a shared machine only the ratio means something. One thread unless a row says otherwise. Contenders that are
-not installed are left out (`pip install lapx lapjv fastlap ortools pytorch-msssim POT`). FOLDER holds what
-`benchmarks/matrices.py` recorded.
+race: on a shared machine only the ratio means something. One thread unless a row says otherwise. Solvers that are not
+installed are left out (`pip install lapx lapjv fastlap ortools pytorch-msssim POT`). FOLDER holds what
+`benchmarks/matrices.py` recorded; sizes that were not recorded are random parts of the matrices of 2000.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
+import solvers
 import torch
-from scipy.optimize import linear_sum_assignment
 
-from neurosql import assign, engine
+from neurosql import engine
 from neurosql.cost import Cost, _ssim_matrix
 
 # Shapes, with how many images of each: the best instruction set needs half a second or more for a matrix.
@@ -41,13 +40,6 @@ def race(contenders: dict[str, Callable[[], object]], rounds: int) -> dict[str, 
             if turn:
                 seconds[name].append(time.perf_counter() - began)
     return {name: statistics.median(times) for name, times in seconds.items()}
-
-
-def optional(name: str):
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
 
 
 def naive_cost(x: torch.Tensor, y: torch.Tensor, chunk: int) -> torch.Tensor:
@@ -126,69 +118,14 @@ def _sets() -> list[str]:
     return [] if native is None else list(native.instruction_sets())
 
 
-def solvers() -> dict[str, Callable[[np.ndarray], object]]:
-    """Every solver that is installed, by name: cost matrix in, anything out."""
-    found: dict[str, Callable[[np.ndarray], object]] = {}
-    if lap := optional("lap"):
-        found["lapx lapjvr"] = lambda c: lap.lapjvrx(c.astype(np.float64)) if hasattr(lap, "lapjvrx") else lap.lapjv(c)
-        found["lapx lapjvx"] = lambda c: lap.lapjvx(c.astype(np.float64)) if hasattr(lap, "lapjvx") else lap.lapjv(c)
-    if lapjv := optional("lapjv"):
-        found["lapjv"] = lambda c: lapjv.lapjv(c)
-    if fastlap := optional("fastlap"):
-        found["fastlap"] = lambda c: fastlap.solve_lap(c) if hasattr(fastlap, "solve_lap") else fastlap.lapjv(c)
-    if ot := optional("ot"):
-        uniform: dict[int, np.ndarray] = {}
-        found["POT emd"] = lambda c: ot.emd(
-            *[uniform.setdefault(len(c), np.full(len(c), 1 / len(c)))] * 2, c.astype(np.float64), numItermax=10**7
-        )
-    return found
-
-
-def assignment_race(folder: Path, generator: str, sizes: list[int], rivals_up_to: int) -> list[str]:
-    """Total seconds over the matrices of one run, as a ratio to scipy's; costs are checked to agree."""
-    lines = ["| n | matrices | scipy, s | " + " | ".join(["cold", "warm", "greedy", *solvers()]) + " |"]
-    lines.append("| --- |" + " ---: |" * (5 + len(solvers())))
-    for n in sizes:
-        paths = sorted(folder.glob(f"{generator}_{n}_*.npy"))
-        if not paths:
-            continue
-        totals: dict[str, float] = {}
-        assigner = assign.Assigner()
-        for path in paths:
-            c = np.load(path)
-            entries: dict[str, Callable[[np.ndarray], object]] = {
-                "scipy": lambda c: linear_sum_assignment(c),
-                "cold": lambda c: assign.solve(c),
-                "warm": assigner,
-                "greedy": lambda c: assign.solve(c, "greedy"),
-            }
-            entries |= solvers() if n <= rivals_up_to else {}
-            for name, solve in entries.items():
-                repeat = 1 if name == "warm" else 3 if n <= 2000 and name in ("cold", "greedy") else 1
-                seconds = []
-                for _ in range(repeat):
-                    began = time.perf_counter()
-                    result = solve(c)
-                    seconds.append(time.perf_counter() - began)
-                totals[name] = totals.get(name, 0.0) + statistics.median(seconds)
-                if name == "scipy":
-                    optimum = float(c[result].astype(np.float64).mean())
-                elif name in ("cold", "warm") and result.exact:
-                    assert abs(result.cost - optimum) < 1e-9 * max(1, abs(optimum)), (name, result.cost, optimum)
-        ratios = [f"{totals['scipy'] / totals[name]:.1f}x" for name in ("cold", "warm", "greedy")]
-        ratios += [f"{totals['scipy'] / totals[name]:.1f}x" if name in totals else "-" for name in solvers()]
-        lines.append(f"| {n} | {len(paths)} | {totals['scipy']:.2f} | " + " | ".join(ratios) + " |")
-        print(lines[-1], flush=True)
-    return lines
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--matrices", type=Path, help="folder of recorded cost matrices")
     parser.add_argument("--generator", default="convnet", help="whose matrices: convnet or mlp")
-    parser.add_argument("--sizes", type=int, nargs="*", default=[128, 256, 512, 1000, 2000, 5000, 10000])
-    parser.add_argument("--rivals-up-to", type=int, default=2000, help="race the other solvers up to this size")
-    parser.add_argument("--out", type=Path, help="write the tables to this page")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[64, 128, 256, 512, 2000, 5000, 10000])
+    parser.add_argument("--most", type=int, default=4, help="matrices of each size")
+    parser.add_argument("--only", choices=("cost", "assignment"), help="one of the two races")
+    parser.add_argument("--out", type=Path, help="write the tables to this page, and a plot beside it")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     cpu = platform.processor()
@@ -196,10 +133,18 @@ def main() -> None:
         found = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
         cpu = found[0].partition(":")[2].strip() if found else cpu
     lines = ["# The engine's races", "", f"{cpu}, {', '.join(f'{k}: {v}' for k, v in engine.describe().items())}."]
-    lines += ["", "Cost matrix 1/2 (1 - SSIM) + 1/2 L1, speed-up over pytorch-msssim, one thread.", "", *cost_race()]
-    if chosen.matrices:
-        races = assignment_race(chosen.matrices, chosen.generator, chosen.sizes, chosen.rivals_up_to)
-        lines += ["", "Assignment, speed-up over scipy, total over the matrices of one training run.", "", *races]
+    if chosen.only != "assignment":
+        title = "Cost matrix 1/2 (1 - SSIM) + 1/2 L1, speed-up over pytorch-msssim, one thread."
+        lines += ["", title, "", *cost_race()]
+    if chosen.matrices and chosen.only != "cost":
+        results = solvers.run(chosen.matrices, chosen.generator, chosen.sizes, chosen.most)
+        title = "Assignment, speed-up over scipy in processor time, total over the matrices of one training run. "
+        title += "Conversion to the type a solver takes is counted; ortools solves rounded costs."
+        lines += ["", title, "", *solvers.tables(results)]
+        if chosen.out:
+            picture = chosen.out.with_suffix(".png")
+            solvers.plot(results, picture)
+            lines += ["", f"![seconds against n]({picture.name})"]
     if chosen.out:
         command = "python benchmarks/engine.py --matrices FOLDER --out " + chosen.out.as_posix()
         lines += ["", f"Made by `{command}`."]
