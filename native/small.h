@@ -8,7 +8,7 @@
 //   2. row reduction: free rows lower the v of their cheapest column until the second cheapest is as good, and take it;
 //   3. shortest augmenting paths for the rows that are left, by Dijkstra's search on all columns at once.
 //
-// With columns to spare (n < m) v begins at zero, and there is no phase 1; nor where it assigns few rows.
+// With columns to spare (n < m) v begins at zero, and there is no phase 1; nor where it is misleading.
 #pragma once
 
 #include "assignment.h"
@@ -117,6 +117,8 @@ template <class T> NEUROSQL_INLINE void assign_minima(SmallState<T> &s, int64_t 
     }
 }
 
+constexpr int64_t kJudges = 4;  // rows
+
 template <class T> NEUROSQL_INLINE void transfer_reduction(SmallState<T> &s) {
     for (int64_t i = 0; i < s.rows; ++i) {
         if (s.settled[i] != 1) continue;
@@ -124,6 +126,21 @@ template <class T> NEUROSQL_INLINE void transfer_reduction(SmallState<T> &s) {
         ++s.work;
         if (std::isfinite(lead.second)) s.v[s.column_of[i]] -= lead.second - lead.first;
     }
+}
+
+// Whether v makes the costs within a row much more alike, judged by their steps from column to column in a few rows. So
+// it does where the rows are alike, whose column minima are in few rows too.
+template <class T> NEUROSQL_INLINE bool evens_out(const SmallState<T> &s, int64_t columns) {
+    double before = 0.0, after = 0.0;
+    for (int64_t k = 0; k < kJudges; ++k) {
+        const int64_t i = k * s.rows / kJudges;
+        const T *row = s.row(i);
+        for (int64_t j = 1; j < columns; ++j) {
+            before += std::abs(static_cast<double>(row[j]) - static_cast<double>(row[j - 1]));
+            after += std::abs(s.reduced(i, j) - s.reduced(i, j - 1));
+        }
+    }
+    return !(2.0 * after > before);
 }
 
 // Back to v = 0 and no row assigned.
@@ -303,10 +320,10 @@ template <class T> NEUROSQL_INLINE Outcome solve_small_loop(SmallState<T> &s, in
         s.free[s.free_count] = static_cast<int32_t>(i);
         s.free_count += s.column_of[i] < 0;
     }
-    const bool large = n > kAlwaysSmall;
-    if (large && square && 9 * s.free_count > 4 * n) return Outcome::unfinished;
-    if (square && 5 * s.free_count > 2 * n) {
-        // Most column minima are in the same few rows: they say less than nothing about v.
+    // Column minima in few rows may say less than nothing about v.
+    const bool large = n > kAlwaysSmall, poor = square && 9 * s.free_count > 4 * n;
+    if (large && poor) return Outcome::unfinished;
+    if (poor && !evens_out(s, columns)) {
         forget(s);
     } else if (square) {
         transfer_reduction(s);
