@@ -23,7 +23,8 @@ import solvers
 import torch
 
 from neurosql import engine
-from neurosql.cost import Cost, _ssim_matrix
+from neurosql.cost import Cost
+from neurosql.similarity import ssim_matrix
 
 # Shapes, with how many images of each: the best instruction set needs half a second or more for a matrix.
 SHAPES = {(1, 28, 28): 1536, (3, 64, 64): 320, (1, 128, 128): 256}
@@ -56,7 +57,7 @@ def naive_cost(x: torch.Tensor, y: torch.Tensor, chunk: int) -> torch.Tensor:
 
 
 def plain_cost(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    similar = _ssim_matrix(x, y, 2**28)
+    similar = ssim_matrix(x, y, 2**28)
     return 0.5 * (1 - similar) + 0.5 * torch.cdist(x.flatten(1), y.flatten(1), p=1) / x[0].numel()
 
 

@@ -20,8 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from neurosql.cost import C1, C2, Cost, gaussian_window
+from neurosql.cost import Cost
 from neurosql.data import load
+from neurosql.similarity import C1, C2, gaussian_window
 
 SHAPES = ((1, 28, 28), (3, 64, 64), (1, 128, 128))
 

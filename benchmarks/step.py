@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate, relu
 
 from neurosql import data, generators, prior
-from neurosql.cost import C1, C2, Cost, _bands, _smooth
+from neurosql.cost import Cost
 from neurosql.generators import initial
 from neurosql.generators.base import Generator
 from neurosql.generators.convnet import ConvNet
@@ -34,6 +34,7 @@ from neurosql.generators.grid import base_grid, crop, grow
 from neurosql.generators.resnet import ResNet
 from neurosql.generators.unet import Level
 from neurosql.settings import TrainingSettings
+from neurosql.similarity import C1, C2, _bands, _smooth
 from neurosql.start import pca_permutation
 
 BATCH = 64

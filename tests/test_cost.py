@@ -11,18 +11,16 @@ import torch
 from skimage.metrics import structural_similarity
 
 from neurosql import InputError
-from neurosql.cost import (
+from neurosql.cost import NAMES, Cost, matrix
+from neurosql.similarity import (
     C1,
     C2,
-    NAMES,
-    Cost,
     _bands,
     _smooth,
-    _ssim_matrix,
-    _ssim_matrix_by_windows,
     gaussian_window,
-    matrix,
     ssim,
+    ssim_matrix,
+    ssim_matrix_by_windows,
     window_size,
 )
 
@@ -85,9 +83,9 @@ def test_matrix_equals_the_paired_loss(name, shape):
 def test_the_path_for_a_gpu_equals_the_one_for_a_cpu(shape, stride):
     x, y = pictures(9, shape), pictures(7, shape, seed=1)
     for memory in (10_000, 10**8):
-        by_windows = _ssim_matrix_by_windows(x, y, memory, stride)
-        assert torch.allclose(by_windows, _ssim_matrix(x, y, memory, stride), atol=1e-5)
-        exact = _ssim_matrix(x.double(), y.double(), memory, stride)
+        by_windows = ssim_matrix_by_windows(x, y, memory, stride)
+        assert torch.allclose(by_windows, ssim_matrix(x, y, memory, stride), atol=1e-5)
+        exact = ssim_matrix(x.double(), y.double(), memory, stride)
         assert torch.allclose(by_windows.double(), exact, atol=1e-6)
 
 
@@ -99,8 +97,8 @@ def test_plausible_images_keep_six_digits(family, shape):
     cost = Cost()
     exact = torch.stack([cost.paired(image.expand_as(y), y.double()) for image in x.double()])
     assert (cost.matrix(x, y) - exact).abs().max() < 1e-6
-    for similarity in (_ssim_matrix, _ssim_matrix_by_windows):
-        difference = similarity(x, y, 2**28) - _ssim_matrix(x.double(), y.double(), 2**28)
+    for similarity in (ssim_matrix, ssim_matrix_by_windows):
+        difference = similarity(x, y, 2**28) - ssim_matrix(x.double(), y.double(), 2**28)
         assert (0.5 * difference).abs().max() < 1e-6  # half of it is in the cost
     # The training loss is plain float32, and so a little less exact.
     rows = torch.stack([cost.paired(image.expand_as(y), y) for image in x])
@@ -214,7 +212,7 @@ def five_filters(x, y):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_analytic_gradient_is_that_of_autograd(shape, monkeypatch):
-    monkeypatch.setattr("neurosql.cost._PAIRED_PASS", 2 * int(np.prod(shape)))  # several passes
+    monkeypatch.setattr("neurosql.similarity._PAIRED_PASS", 2 * int(np.prod(shape)))  # several passes
     x, y = pictures(5, shape).double().requires_grad_(), pictures(5, shape, seed=1).double().requires_grad_()
     weights = torch.linspace(0.5, 1.5, 5, dtype=torch.float64)
     expected = 0.3 * (1 - five_filters(x, y)) + 0.6 * (x - y).abs().flatten(1).mean(1)

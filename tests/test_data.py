@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 from neurosql import InputError, data
-from neurosql.cost import ssim
 from neurosql.data.imageset import encode_labels, from_array
+from neurosql.similarity import ssim
 
 
 def test_the_embedded_sample_has_its_digits_and_labels():

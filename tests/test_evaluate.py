@@ -8,10 +8,9 @@ import torch
 
 from neurosql import InputError, data, fit
 from neurosql.cli import main
-from neurosql.cost import ssim
 from neurosql.data import from_array
-from neurosql.evaluate import Options, evaluate
-from neurosql.metrics.lpips import random_pairs
+from neurosql.evaluate import Options, evaluate, random_pairs
+from neurosql.similarity import ssim
 
 QUICK = dict(generator="mlp", width=32, epochs=3, every=1, batch_size=50)
 
@@ -103,3 +102,9 @@ def test_two_random_digits_score_what_the_literature_has_confused_with_a_model()
     digits = torch.from_numpy(data.load("mnist-sample", limit=2000).x)
     first, second = random_pairs(len(digits), 2000, seed=0)
     assert float(ssim(digits[first], digits[second]).mean()) == pytest.approx(0.11, abs=0.01)
+
+
+def test_pairs_are_of_two_different_images():
+    first, second = random_pairs(7, 50, seed=3)
+    assert (first != second).all() and len(first) == 50
+    assert sorted(first[:7].tolist()) == list(range(7))

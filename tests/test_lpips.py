@@ -13,7 +13,7 @@ from torch import nn
 from neurosql import InputError
 from neurosql.cli import main
 from neurosql.metrics import weights
-from neurosql.metrics.lpips import LAYERS, LPIPS, random_pairs
+from neurosql.metrics.lpips import LAYERS, LPIPS
 
 CHANNELS = {
     "vgg": (3, 64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512),
@@ -91,12 +91,6 @@ def test_grey_and_small_images_are_measured_too():
     assert (measure(grey[..., :8, :8], grey.flip(0)[..., :8, :8]) > 0).all()
     with pytest.raises(InputError, match="one shape"):
         measure(grey, grey[:1])
-
-
-def test_pairs_are_of_two_different_images():
-    first, second = random_pairs(7, 50, seed=3)
-    assert (first != second).all() and len(first) == 50
-    assert sorted(first[:7].tolist()) == list(range(7))
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from scipy.ndimage import correlate1d
 
 native = pytest.importorskip("neurosql._native", reason="the compiled extension is not built")
 
-from neurosql.cost import C1, C2, Cost, gaussian_window, window_size
+from neurosql.cost import Cost
 from neurosql.data import load
+from neurosql.similarity import C1, C2, gaussian_window, window_size
 
 SETS = native.instruction_sets()
 TOLERANCE = 1e-6

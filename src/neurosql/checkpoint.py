@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from neurosql import files
 from neurosql.errors import InputError
 
 FORMAT = 2
@@ -119,17 +118,4 @@ class RunFolder:
         self._replace(HISTORY, "".join(lines).encode())
 
     def _replace(self, name: str, content: bytes) -> None:
-        """Write beside the target and rename: a crash or a full disk leaves the old file as it was."""
-        target = self.path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        files.replace(self.path / name, content)

@@ -15,7 +15,6 @@ from neurosql import data, engine
 from neurosql import evaluate as evaluation
 from neurosql import run as runs
 from neurosql.checkpoint import CHECKPOINT, CODES, HISTORY, MODEL, USED, RunFolder
-from neurosql.cost import ssim
 from neurosql.data import catalogue, check, fetch
 from neurosql.errors import InputError
 from neurosql.metrics import weights
@@ -210,9 +209,7 @@ def _finish(run: Run, images: data.ImageSet, path: Path) -> None:
     x = images.x[run.index]
     scores = {}
     if run.data["kind"] != "vector" and run.has_codes:
-        decoded = run.method.reconstruct().cpu()
-        similar = torch.cat([ssim(a, b) for a, b in zip(torch.from_numpy(x).split(256), decoded.split(256))])
-        score = Score("ssim, all training images", float(similar.mean()), "paired-train", "higher", len(x))
+        score = evaluation.reconstruction_score(x, run.reconstruct())
         scores[score.key] = score.record()
     (path / SCORES).write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     drawn = pictures.draw_all(run, x, path, run.settings.training.seed)

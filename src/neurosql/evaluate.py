@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
+import io
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from neurosql.cost import Cost, ssim
+from neurosql import files
+from neurosql.cost import Cost
 from neurosql.data import ImageSet
 from neurosql.data.store import cache_folder
 from neurosql.errors import InputError
@@ -21,13 +22,14 @@ from neurosql.metrics import features, weights
 from neurosql.metrics.classifier import classifier_features, evaluate_classifier, train_classifier
 from neurosql.metrics.frechet import frechet_distance
 from neurosql.metrics.kernels import cubic_kernel, gaussian_kernel, median_bandwidths, mmd
-from neurosql.metrics.lpips import LPIPS, random_pairs
+from neurosql.metrics.lpips import LPIPS
 from neurosql.metrics.memorisation import Memorisation, memorisation
 from neurosql.metrics.neighbours import prdc
 from neurosql.metrics.score import Mode, Score
 from neurosql.metrics.statistics import mean_interval, proportion_interval
 from neurosql.metrics.two_sample import two_sample_accuracy
 from neurosql.run import Run
+from neurosql.similarity import ssim
 
 SAMPLES = 2048
 PAIRS = 50
@@ -85,6 +87,14 @@ def evaluate(
         bar.set_postfix_str(name)
         part()
     return result
+
+
+def reconstruction_score(x: np.ndarray, again: np.ndarray) -> Score:
+    """Mean SSIM between all training images (n, *shape) and their reconstructions."""
+    parts = (torch.from_numpy(images).split(256) for images in (x, again))
+    values = torch.cat([ssim(a, b) for a, b in zip(*parts)]).numpy()
+    interval = mean_interval(values)
+    return Score("ssim, all training images", float(values.mean()), "paired-train", "higher", len(x), interval=interval)
 
 
 class _Work:
@@ -244,16 +254,7 @@ class _Work:
         chosen = self.random.permutation(len(self.train))[: options.pairs]
         again = self.run.reconstruct()
         self._pairs("paired-train", again[chosen], self.train.x[chosen], floor)
-        everything = [ssim(a, b) for a, b in zip(*(torch.from_numpy(z).split(256) for z in (self.train.x, again)))]
-        whole = torch.cat(everything).numpy()
-        self.add(
-            "ssim, all training images",
-            whole.mean(),
-            "paired-train",
-            "higher",
-            len(whole),
-            interval=mean_interval(whole),
-        )
+        self.result.scores.append(reconstruction_score(self.train.x, again))
         if self.heldout is not None and len(self.heldout) > 1:
             some = self.heldout.x[self.random.permutation(len(self.heldout))[: options.pairs]]
             codes, labels, _ = self.run.encode(some)
@@ -357,6 +358,14 @@ class _Work:
         return method.decode(drawn).cpu().numpy(), self.train.labels[nearest], "labels of the nearest training code"
 
 
+def random_pairs(n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """`count` pairs of two different numbers below n; no number comes first twice while others have not."""
+    random = np.random.default_rng(seed)
+    first = np.concatenate([random.permutation(n) for _ in range(-(-count // n))])[:count]
+    second = (first + random.integers(1, n, count)) % n if n > 1 else first
+    return first, second
+
+
 def cached(compute: features.Features, images: np.ndarray, name: str, fingerprint: str, seed: int) -> np.ndarray:
     """Features of real images, kept in the cache folder under the data's fingerprint; written whole or not at all."""
     key = hashlib.sha256(f"{name} {fingerprint} {seed} {images.shape}".encode()).hexdigest()[:32]
@@ -366,12 +375,8 @@ def cached(compute: features.Features, images: np.ndarray, name: str, fingerprin
     except (OSError, ValueError):
         pass
     found = compute(images)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, found)
-        os.replace(temporary, path)
-    except OSError:
-        pass  # a cache that can't be written costs time, nothing else
+    content = io.BytesIO()
+    np.save(content, found)
+    with suppress(OSError):  # a cache that can't be written costs time, nothing else
+        files.replace(path, content.getvalue())
     return found

@@ -23,13 +23,10 @@ from neurosql.data.listing import Reading
 from neurosql.errors import InputError
 from neurosql.generators import Generator
 from neurosql.methods.base import Method, Task
-from neurosql.methods.neurosql import QuantileAssignment
 from neurosql.settings import DataSettings, Settings
 from neurosql.training import Stopped, Trainer, Used
 
 STATISTICS = ("data.mean", "data.std")
-LARGE = 8000
-FAR = 0.6
 
 
 @dataclasses.dataclass
@@ -362,43 +359,11 @@ def _network(network: torch.nn.Module) -> dict[str, Any]:
     return described | {"parameters": sum(p.numel() for p in network.parameters())}
 
 
-def distance_to_codes(method: QuantileAssignment, draws: int = 256) -> float:
-    """Mean distance of a prior draw to the nearest lattice point, in units of the mean distance of two prior draws.
-
-    Near 0 the generator is asked for what it was trained on, near 1 for what no training code is close to.
-    """
-    random = torch.Generator().manual_seed(0)
-    first, second = (method.prior.sample(draws, random) for _ in range(2))
-    lattice = method.lattice.cpu().double()
-    return float(torch.cdist(first, lattice).amin(1).mean() / torch.cdist(first, second).mean())
-
-
-def _notes(method: Method) -> list[str]:
-    """What is better known before training than after it."""
-    if not isinstance(method, QuantileAssignment):
-        return []
-    notes = []
-    n, dim = len(method.lattice), method.prior.dim
-    largest = max(len(rows) for rows, _ in method.blocks)
-    if method.settings.algorithm == "full" and largest > LARGE and not any(method.sparse):
-        notes.append(
-            f"note       one assignment of {largest:,} images compares {largest**2:,} pairs: if that takes too long, "
-            "use --pairs candidates, or the mini-batch algorithm"
-        )
-    far = distance_to_codes(method)
-    if far > FAR:
-        notes.append(
-            f"note       {n} codes leave dimension {dim} nearly empty (a prior draw is {far:.2f} of the mean distance "
-            "from its nearest code): samples may be poor, try a smaller latent_dim"
-        )
-    return notes
-
-
 def _summary(run: Run, heldout: ImageSet | None) -> str:
     aside = "" if heldout is None else f", {run.data['heldout']} for validation"
     aside += f", {run.data['test']} for the test" if run.data["test"] else ""
     lines = [f"data       {run.data['description']} ({run.data['trained']} to train on{aside})"]
-    if run.settings.method != QuantileAssignment.name:
+    if run.settings.method != Settings.method:
         lines.append(f"method     {run.settings.method}, {run.method.title}")
     lines += [f"{name:<10} {fact}" for name, fact in run.method.facts().items()]
-    return "\n".join(lines + _notes(run.method))
+    return "\n".join(lines + [f"note       {note}" for note in run.method.notes()])

@@ -255,6 +255,14 @@ class Method(ABC):
         """What a reader wants to know of the model, by name: one line each."""
         return {name: describe(network) for name, network in self.networks.items()}
 
+    def notes(self) -> list[str]:
+        """What is better known before training than after it: a sentence each."""
+        return []
+
+    def spanned(self) -> Tensor:
+        """Codes (n, d) that say where a map of the latent space should lie, where `has_codes`."""
+        return self.codes
+
     def state(self) -> dict[str, Tensor]:
         """Everything that changes in training, as tensors."""
         state = {

@@ -32,6 +32,8 @@ from neurosql.settings import QuantileSettings
 from neurosql.start import pca_permutation, random_permutation
 
 VALIDATION_STEPS = 5
+LARGE = 8000
+FAR = 0.6
 FIGURES = ("cost", "gap", "relative_gap", "changed", "pairs", "missed_gap", "relative_gap_estimate")
 
 Offer = tuple[Tensor, Tensor]
@@ -320,6 +322,35 @@ class QuantileAssignment(Method):
 
     def facts(self) -> dict[str, str]:
         return super().facts() | {"lattice": f"{len(self.lattice)} quantiles of the {self.prior.name} prior"}
+
+    def spanned(self) -> Tensor:
+        return self.lattice
+
+    def notes(self) -> list[str]:
+        notes = []
+        largest = max(len(rows) for rows, _ in self.blocks)
+        if self.settings.algorithm == "full" and largest > LARGE and not any(self.sparse):
+            notes.append(
+                f"one assignment of {largest:,} images compares {largest**2:,} pairs: if that takes too long, use "
+                "--pairs candidates, or the mini-batch algorithm"
+            )
+        far = self.distance_to_codes()
+        if far > FAR:
+            notes.append(
+                f"{len(self.lattice)} codes leave dimension {self.prior.dim} nearly empty (a prior draw is {far:.2f} "
+                "of the mean distance from its nearest code): samples may be poor, try a smaller latent_dim"
+            )
+        return notes
+
+    def distance_to_codes(self, draws: int = 256) -> float:
+        """Mean distance of a prior draw to the nearest lattice point, in units of that of two prior draws.
+
+        Near 0 the generator is asked for what it was trained on, near 1 for what no training code is close to.
+        """
+        random = torch.Generator().manual_seed(0)
+        first, second = (self.prior.sample(draws, random) for _ in range(2))
+        lattice = self.lattice.cpu().double()
+        return float(torch.cdist(first, lattice).amin(1).mean() / torch.cdist(first, second).mean())
 
     def tensors(self) -> dict[str, Tensor]:
         tensors = {name: getattr(self, name) for name in _KEPT}

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from neurosql.errors import InputError
+from neurosql.metrics.neighbours import squared_distances
 from neurosql.metrics.statistics import jackknife_interval
 
 Kernel = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -27,7 +28,7 @@ def gaussian_kernel(bandwidths: tuple[float, ...]) -> Kernel:
     """The mean over bandwidths s of exp(-|x - y|^2 / (2 s^2))."""
 
     def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        squares = np.maximum((x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * x @ y.T, 0)
+        squares = squared_distances(x, y)
         return np.mean([np.exp(-squares / (2 * s * s)) for s in bandwidths], axis=0)
 
     return kernel
@@ -36,7 +37,7 @@ def gaussian_kernel(bandwidths: tuple[float, ...]) -> Kernel:
 def median_bandwidths(x: np.ndarray, at_most: int = 1000) -> tuple[float, ...]:
     """Half, once and twice the median distance within x."""
     some = x[:: max(1, len(x) // at_most)]
-    squares = np.maximum((some**2).sum(1)[:, None] + (some**2).sum(1) - 2 * some @ some.T, 0)
+    squares = squared_distances(some, some)
     middle = float(np.sqrt(np.median(squares[np.triu_indices(len(some), 1)]))) if len(some) > 1 else 1.0
     return tuple(factor * (middle or 1.0) for factor in (0.5, 1.0, 2.0))
 

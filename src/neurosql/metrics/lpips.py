@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, interpolate, max_pool2d, relu
@@ -121,11 +120,3 @@ class LPIPS:
 def _unit(x: Tensor) -> Tensor:
     """Channels scaled to unit length at every place; the small constant is the published one."""
     return x / (x.square().sum(1, keepdim=True).sqrt() + 1e-10)
-
-
-def random_pairs(n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """`count` pairs of two different numbers below n; no number comes first twice while others have not."""
-    random = np.random.default_rng(seed)
-    first = np.concatenate([random.permutation(n) for _ in range(-(-count // n))])[:count]
-    second = (first + random.integers(1, n, count)) % n if n > 1 else first
-    return first, second

@@ -27,7 +27,7 @@ def prdc(real: np.ndarray, generated: np.ndarray, k: int = NEAREST, chunk: int =
     hits = np.zeros(m)
     recalled, covered = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
     for i in range(0, n, chunk):
-        squares = _squares(real[i : i + chunk], generated)
+        squares = squared_distances(real[i : i + chunk], generated)
         inside = squares <= real_radius[i : i + chunk, None]
         hits += inside.sum(0)
         recalled[i : i + chunk] = (squares <= generated_radius).any(1)
@@ -40,7 +40,8 @@ def prdc(real: np.ndarray, generated: np.ndarray, k: int = NEAREST, chunk: int =
     }
 
 
-def _squares(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """|x_i - y_j|^2 for x (n, p) and y (m, p): (n, m)."""
     return np.maximum((x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * x @ y.T, 0)
 
 
@@ -48,7 +49,7 @@ def _radii(x: np.ndarray, k: int, chunk: int) -> np.ndarray:
     """The squared distance of each x to its k-th nearest other one, (n,)."""
     radii = np.empty(len(x))
     for i in range(0, len(x), chunk):
-        squares = _squares(x[i : i + chunk], x)
+        squares = squared_distances(x[i : i + chunk], x)
         squares[np.arange(len(squares)), np.arange(i, i + len(squares))] = np.inf
         radii[i : i + chunk] = np.partition(squares, k - 1, axis=1)[:, k - 1]
     return radii

