@@ -1,6 +1,6 @@
 """Race the engine against what others offer, on cost matrices of a real training run.
 
-    python benchmarks/engine.py --matrices FOLDER [--out docs/engine-results.md]
+    python benchmarks/engine.py --matrices FOLDER [--out results/engine.md]
 
 Every contender of a race runs in turn, round after round, and its median is set against the reference's of the same
 race: on a shared machine only the ratio means something. One thread unless a row says otherwise. Solvers that are not
@@ -147,7 +147,8 @@ def main() -> None:
             solvers.plot(results, picture)
             lines += ["", f"![seconds against n]({picture.name})"]
     if chosen.out:
-        command = "python benchmarks/engine.py --matrices FOLDER --out " + chosen.out.as_posix()
+        command = f"python benchmarks/engine.py --matrices FOLDER --generator {chosen.generator} --most {chosen.most}"
+        command += f" --out {chosen.out.as_posix()}"
         lines += ["", f"Made by `{command}`."]
         chosen.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -19,6 +19,7 @@ def test_the_source_distribution_has_the_native_sources(tmp_path, monkeypatch):
         names = {os.path.join(*Path(name).parts[1:]) for name in archive.getnames()}
     needed = {path.relative_to(ROOT).as_posix() for path in (ROOT / "native").iterdir() if path.is_file()}
     needed |= {"pyproject.toml", "README.md", "LICENSE", "src/neurosql/py.typed", "src/neurosql/data/mnist_sample.npz"}
+    needed |= {"src/neurosql/bench/printed.csv"}
     assert needed <= names
     expected = {"src", "native", "tests", "docs", "benchmarks", "scripts"}
     folders = {Path(name).parts[0] for name in names if len(Path(name).parts) > 1}

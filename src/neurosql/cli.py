@@ -1,4 +1,4 @@
-"""The command line: neurosql train | resume | sample | encode | evaluate | info | data | weights.
+"""The command line: neurosql train | resume | sample | encode | evaluate | info | data | weights | bench | report.
 
 It parses, calls, and says what was written.
 """
@@ -251,12 +251,100 @@ class Data:
         self.action()
 
 
+@dataclass(frozen=True)
+class ListBench:
+    """List the experiments: the paper's tables and figures, and our own."""
+
+    budget: Budget = "laptop"
+    """Count the runs of this budget."""
+
+    def __call__(self) -> None:
+        from neurosql.bench import commands
+
+        commands.show(self.budget)
+
+
+@dataclass(frozen=True)
+class RunBench:
+    """Run an experiment: a process a run. Stopped at any time, it goes on where it was."""
+
+    names: tyro.conf.Positional[tuple[str, ...]]
+    """Experiments, or `all`; `neurosql bench list` shows them."""
+    budget: Budget = "laptop"
+    """smoke (seconds), laptop (hours on two cores) or paper (the paper's own sizes, for a GPU)."""
+    seeds: int | None = None
+    """Seeds; by default the experiment's number."""
+    out: str | None = None
+    """Folder of the results; by default results/BUDGET."""
+    data: str | None = None
+    """Folder that holds celeba/, afhq/, oasis/ and mnist/; by default the one that NEUROSQL_DATA names."""
+    jobs: int | None = None
+    """Runs at once, of one thread each; by default what cores and memory bear."""
+    shard: str = "1/1"
+    """i/k: the i-th of k parts of the runs, for k machines."""
+    retry: bool = False
+    """Run again what failed."""
+    dry: bool = False
+    """Only say what is left to do."""
+
+    def __call__(self) -> None:
+        from neurosql.bench import commands
+
+        where = {"out": self.out, "root": self.data}
+        how = {"shard": self.shard, "retry": self.retry, "dry": self.dry}
+        commands.run(self.names, self.budget, self.seeds, slots=self.jobs, **where, **how)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class MergeBench:
+    """Join the results of several machines."""
+
+    folders: tyro.conf.Positional[tuple[str, ...]]
+    """Folders that `bench run` filled."""
+    out: str
+    """Folder of the joined results."""
+    budget: Budget = "laptop"
+    """The budget that they were made with."""
+
+    def __call__(self) -> None:
+        from neurosql.bench import commands
+
+        commands.merge(self.folders, self.out, self.budget)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The paper's experiments and ours: list them, run them, join results of several machines."""
+
+    action: (
+        Annotated[ListBench, tyro.conf.subcommand("list")]
+        | Annotated[RunBench, tyro.conf.subcommand("run")]
+        | Annotated[MergeBench, tyro.conf.subcommand("merge")]
+    )
+
+    def __call__(self) -> None:
+        self.action()
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write the page of a run, of a bench, or of a folder of benches: one HTML file that needs nothing else to open."""
+
+    path: tyro.conf.Positional[str]
+    """A run folder, a .csv of `bench run`, or the folder that holds such files."""
+
+    def __call__(self) -> None:
+        from neurosql import commands
+
+        commands.report(self.path)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         train = train_command(arguments) if arguments[:1] == ["train"] else Train
-        commands: Any = Union[train, Resume, Sample, Encode, Evaluate, Info, Data, Weights]  # noqa: UP007
+        commands: Any = Union[train, Resume, Sample, Encode, Evaluate, Info, Data, Weights, Bench, Report]  # noqa: UP007
         command: Any = tyro.cli(
             commands,
             args=arguments,

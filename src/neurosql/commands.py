@@ -14,7 +14,7 @@ import neurosql
 from neurosql import data, engine
 from neurosql import evaluate as evaluation
 from neurosql import run as runs
-from neurosql.checkpoint import CHECKPOINT, CODES, HISTORY, MODEL, USED, RunFolder
+from neurosql.checkpoint import CHECKPOINT, CODES, CONFIG, HISTORY, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import catalogue, check, fetch
 from neurosql.errors import InputError
 from neurosql.metrics import weights
@@ -25,7 +25,6 @@ from neurosql.settings import DataSettings, Settings
 from neurosql.training import Stopped
 
 SCORES = "scores.json"
-REPORT = "report.html"
 
 
 def train(source: str, settings: Settings, out: str | None, how: DataSettings) -> None:
@@ -138,9 +137,28 @@ def evaluate(path: str, against: str | None, samples: int, pairs: int, downstrea
         assert found.samples is not None
         drawn = pictures.draw_copies(run, found.samples, train.x, found.memorisation, folder.path)
         print(f"wrote {', '.join(drawn)} to {path}")
+    page.write(run, folder.path, folder.read_json(SCORES))
     for sentence in found.left_out:
         print(f"left out: {sentence}")
-    print(f"wrote {folder.path / SCORES}")
+    print(f"wrote {folder.path / SCORES} and {folder.path / page.NAME}")
+
+
+def report(path: str) -> None:
+    from neurosql.report import bench
+
+    place = Path(path)
+    if (place / CONFIG).is_file():
+        folder = RunFolder.existing(path)
+        scores = folder.read_json(SCORES) if folder.has(SCORES) else {}
+        written = [page.write(runs.open_run(path), folder.path, scores)]
+    elif place.is_dir():
+        written = bench.write_all(place)
+    elif place.suffix == ".csv" and place.is_file():
+        written = bench.write(place)
+    else:
+        raise InputError(f"{path} is neither a run folder, nor a .csv of results, nor a folder of them")
+    for file in written:
+        print(f"wrote {file}")
 
 
 def fetch_weights(name: str, file: str | None) -> None:
@@ -213,11 +231,11 @@ def _finish(run: Run, images: data.ImageSet, path: Path) -> None:
         scores[score.key] = score.record()
     (path / SCORES).write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     drawn = pictures.draw_all(run, x, path, run.settings.training.seed)
-    page.write(run, path / REPORT, drawn, scores)
+    report = page.write(run, path, scores)
     for record in scores.values():
         print(f"{record['name']}  {record['value']:.4f} ({record['mode']}, n = {record['n']})")
-    print(f"wrote {path}: {', '.join([MODEL, CODES, HISTORY, SCORES, *drawn, REPORT])}")
-    print(f"look at    {path / REPORT}")
+    print(f"wrote {path}: {', '.join([MODEL, CODES, HISTORY, USED, SPLIT, SCORES, *drawn, page.NAME])}")
+    print(f"look at    {report}")
     print(f"next       neurosql sample {path} -n 64, or neurosql evaluate {path}")
 
 

@@ -9,7 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from tqdm import tqdm
 
 from neurosql import files
@@ -19,7 +21,7 @@ from neurosql.data.store import cache_folder
 from neurosql.errors import InputError
 from neurosql.metrics import codes as plane
 from neurosql.metrics import features, weights
-from neurosql.metrics.classifier import classifier_features, evaluate_classifier, train_classifier
+from neurosql.metrics.classifier import Classifier, classifier_features, evaluate_classifier, train_classifier
 from neurosql.metrics.frechet import frechet_distance
 from neurosql.metrics.kernels import cubic_kernel, gaussian_kernel, median_bandwidths, mmd
 from neurosql.metrics.lpips import LPIPS
@@ -49,9 +51,13 @@ class Options:
     seed: int = 0
     """Seed of the draws."""
     downstream: bool = False
-    """Train a classifier on 10,000 synthetic images and test it on real ones (needs labels)."""
+    """Train a classifier on synthetic images and test it on real ones (needs labels)."""
     vgg: bool = False
     """Also compare whole sets by VGG features (slow; needs the LPIPS weights)."""
+    synthetic: int = SYNTHETIC
+    """Images that the downstream classifier learns from."""
+    classifier_steps: int = CLASSIFIER_STEPS
+    """Steps of the downstream classifier, and of the one that it is compared with."""
 
 
 @dataclass
@@ -164,8 +170,7 @@ class _Work:
         flat = features.pixels(self.run.data["shape"])
         spaces["pixels"] = [flat(part) for part in (samples, real, perfect)]
         if self.train.labels is not None and self.run.data["kind"] != "vector":
-            net = train_classifier(self.train.x, self.train.labels, len(self.train.classes), self.options.seed)
-            learned = classifier_features(net)
+            learned = classifier_features(cached_classifier(self.train, self.options.seed))
             spaces["classifier"] = [learned(part) for part in (samples, real, perfect)]
         if self.options.vgg:
             if self.lpips is None:
@@ -247,7 +252,7 @@ class _Work:
         against = self.train if self.heldout is None else self.heldout
         count = min(options.pairs, len(against), len(self.result.samples))
         first, second = random_pairs(len(against), count, options.seed)
-        floor = (against.x[first], against.x[second])
+        floor = self._compare(against.x[first], against.x[second]) if len(against) > 1 else {}
         self._pairs("sampled", self.result.samples[:count], against.x[first], floor)
         if not self.run.has_codes:
             return
@@ -260,30 +265,22 @@ class _Work:
             codes, labels, _ = self.run.encode(some)
             self._pairs("paired-heldout", self.run.decode(codes, labels), some, floor)
 
-    def _pairs(self, mode: Mode, made: np.ndarray, real: np.ndarray, floor: tuple[np.ndarray, np.ndarray]) -> None:
-        n = len(made)
-        x, y, a, b = (torch.from_numpy(np.ascontiguousarray(z)) for z in (made, real, *floor))
-        values = ssim(x, y).numpy()
-        self.add(
-            "ssim", values.mean(), mode, "higher", n, interval=mean_interval(values), floor=float(ssim(a, b).mean())
-        )
-        if self.lpips is not None:
-            values = self.lpips(x, y).numpy()
-            between = mean_interval(values)
-            self.add("lpips", values.mean(), mode, "lower", n, interval=between, floor=float(self.lpips(a, b).mean()))
-            values = self.lpips.cosine(x, y).numpy()
-            between = mean_interval(values)
-            self.add(
-                "vgg-cosine",
-                values.mean(),
-                mode,
-                "lower",
-                n,
-                interval=between,
-                floor=float(self.lpips.cosine(a, b).mean()),
-            )
-        elif self.image and weights.how_to_get("lpips-vgg") not in self.result.left_out:
+    def _pairs(self, mode: Mode, made: np.ndarray, real: np.ndarray, floor: dict[str, np.ndarray]) -> None:
+        for name, values in self._compare(made, real).items():
+            direction = "higher" if name == "ssim" else "lower"
+            more: dict[str, object] = {"interval": mean_interval(values)}
+            more |= {"floor": float(floor[name].mean())} if name in floor else {}
+            self.add(name, values.mean(), mode, direction, len(made), **more)
+        if self.image and self.lpips is None and weights.how_to_get("lpips-vgg") not in self.result.left_out:
             self.result.left_out.append(weights.how_to_get("lpips-vgg"))
+
+    def _compare(self, made: np.ndarray, real: np.ndarray) -> dict[str, np.ndarray]:
+        """Each score of pairs that there is, pair by pair."""
+        x, y = (torch.from_numpy(np.ascontiguousarray(z)) for z in (made, real))
+        found = {"ssim": ssim(x, y).numpy()}
+        if self.lpips is not None:
+            found |= {"lpips": self.lpips(x, y).numpy(), "vgg-cosine": self.lpips.cosine(x, y).numpy()}
+        return found
 
     # --- codes ---
 
@@ -308,13 +305,13 @@ class _Work:
             self.result.left_out.append("the downstream classifier needs labels of training and held-out images")
             return
         classes, seed = len(self.train.classes), self.options.seed
-        made, labels, how = self.synthetic(SYNTHETIC)
+        made, labels, how = self.synthetic(self.options.synthetic)
         if made is None or labels is None:
             self.result.left_out.append(how)
             return
-        real = train_classifier(self.train.x, self.train.labels, classes, seed, steps=CLASSIFIER_STEPS)
+        real = train_classifier(self.train.x, self.train.labels, classes, seed, steps=self.options.classifier_steps)
         bound = evaluate_classifier(real, self.heldout.x, self.heldout.labels)
-        net = train_classifier(made, labels, classes, seed, steps=CLASSIFIER_STEPS)
+        net = train_classifier(made, labels, classes, seed, steps=self.options.classifier_steps)
         found = evaluate_classifier(net, self.heldout.x, self.heldout.labels)
         chance = float(np.bincount(self.heldout.labels).max() / len(self.heldout))
         note = f"{how}; chance {chance:.2f}"
@@ -364,6 +361,22 @@ def random_pairs(n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]
     first = np.concatenate([random.permutation(n) for _ in range(-(-count // n))])[:count]
     second = (first + random.integers(1, n, count)) % n if n > 1 else first
     return first, second
+
+
+def cached_classifier(train: ImageSet, seed: int) -> Classifier:
+    """The classifier of a set's own labels, kept in the cache folder: many models are trained on one set."""
+    assert train.labels is not None
+    classes = len(train.classes)
+    key = hashlib.sha256(f"{train.fingerprint} {seed} {torch.__version__}".encode()).hexdigest()[:32]
+    path = cache_folder() / "features" / f"classifier-{key}.safetensors"
+    with suppress(OSError, SafetensorError, RuntimeError):
+        net = Classifier(train.shape, classes)
+        net.load_state_dict(safetensors.torch.load(path.read_bytes()))
+        return net
+    net = train_classifier(train.x, train.labels, classes, seed)
+    with suppress(OSError):  # a cache that can't be written costs time, nothing else
+        files.replace(path, safetensors.torch.save(net.state_dict()))
+    return net
 
 
 def cached(compute: features.Features, images: np.ndarray, name: str, fingerprint: str, seed: int) -> np.ndarray:

@@ -97,12 +97,12 @@ def table(scores: Iterable[Score]) -> str:
         if some:
             rows.append((f"{mode}: {MODES[mode]}", "", "", "", "", ""))
         for score in some:
-            between = "" if score.interval is None else f"{_number(score.interval[0])} to {_number(score.interval[1])}"
+            between = "" if score.interval is None else f"{number(score.interval[0])} to {number(score.interval[1])}"
             if score.spread is not None:
-                between = f"sd {_number(score.spread)} over nets"
+                between = f"sd {number(score.spread)} over nets"
             arrow = {"lower": "↓", "higher": "↑", "none": ""}[score.direction]
             name = f"  {score.name}{f' ({score.features})' if score.features else ''} {arrow}"
-            rows.append((name, _number(score.value), between, _number(score.floor), str(score.n), score.note))
+            rows.append((name, number(score.value), between, number(score.floor), str(score.n), score.note))
     widths = [max(len(row[i]) for row in rows if row[1] or i) for i in range(5)]
     lines = []
     for row in rows:
@@ -111,7 +111,8 @@ def table(scores: Iterable[Score]) -> str:
     return "\n".join(lines)
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """A figure to as many digits as a reader looks at."""
     if value is None:
         return ""
     return f"{value:.4f}" if abs(value) < 10 else f"{value:.1f}"

@@ -39,35 +39,41 @@ SHEET_PIXELS = 640
 INK = "#333333"
 
 
-def draw_all(run: Run, x: np.ndarray, folder: Path, seed: int = 0) -> dict[str, str]:
-    """Draw every picture of a run on its training samples x (n, *shape); returns caption by file name."""
-    drawn: dict[str, str] = {}
-
-    def draw(name: str, caption: str, picture: Callable[[Path], None]) -> None:
-        picture(folder / name)
-        drawn[name] = caption
-
-    fresh = run.sample(SHEET, seed=seed)[0]
-    shown = np.random.default_rng(seed).permutation(len(x))[:32]
-    if run.data["kind"] == "image":
-        draw("samples.png", f"{SHEET} samples", lambda p: sheet(fresh, p))
-    else:
-        many = run.sample(min(len(x), 2000), seed=seed)[0]
-        draw("samples.png", "samples over the training data", lambda p: overlay(x, many, p))
+def captions(run: Run) -> dict[str, str]:
+    """Every picture that a run may have, by file name, in the order of the page."""
+    image = run.data["kind"] == "image"
+    found = {"samples.png": f"{SHEET} samples" if image else "samples over the training data"}
     if run.has_codes:
-        again = run.reconstruct()
-        if run.data["kind"] == "image":
-            caption = "training images (odd rows), each above its reconstruction"
-            draw("reconstructions.png", caption, lambda p: sheet(interleave(x[shown], again[shown], 8), p))
-        else:
-            caption = "training data and their reconstructions"
-            draw("reconstructions.png", caption, lambda p: overlay(x, again, p, "reconstructions"))
-        plane = "the codes' first two dimensions" + (", coloured by label" if run.labels is not None else "")
-        draw("latent.png", plane, lambda p: latent_plane(run, p))
-    if run.has_codes and run.data["kind"] == "image":
-        caption = map_caption(run)
-        draw("map.png", caption, lambda p: sheet(latent_map(run), p, columns=MAP_SIDE, gap=0, pixels=1000))
-    draw("curves.png", "the run, epoch by epoch", lambda p: curves(run.history, p))
+        found["reconstructions.png"] = "training data and their reconstructions"
+        if image:
+            found["reconstructions.png"] = "training images (odd rows), each above its reconstruction"
+        found["latent.png"] = "the codes' first two dimensions" + (", coloured by label" * (run.labels is not None))
+        if image:
+            found["map.png"] = map_caption(run)
+    found["closest.png"] = "the samples nearest to a training image (odd rows), each above that image"
+    found["memorisation.png"] = "how near samples, and held-out images, are to their nearest training image"
+    found["curves.png"] = "the run, epoch by epoch"
+    return found
+
+
+def draw_all(run: Run, x: np.ndarray, folder: Path, seed: int = 0) -> list[str]:
+    """Draw the pictures of a run on its training samples x (n, *shape); returns file names."""
+    image = run.data["kind"] == "image"
+    fresh = run.sample(SHEET if image else min(len(x), 2000), seed=seed)[0]
+    shown = np.random.default_rng(seed).permutation(len(x))[:32]
+    again = run.reconstruct() if run.has_codes else x
+    draw: dict[str, Callable[[Path], None]] = {
+        "samples.png": lambda p: sheet(fresh, p) if image else overlay(x, fresh, p),
+        "reconstructions.png": lambda p: (
+            sheet(interleave(x[shown], again[shown], 8), p) if image else overlay(x, again, p, "reconstructions")
+        ),
+        "latent.png": lambda p: latent_plane(run, p),
+        "map.png": lambda p: sheet(latent_map(run), p, columns=MAP_SIDE, gap=0, pixels=1000),
+        "curves.png": lambda p: curves(run.history, p),
+    }
+    drawn = [name for name in captions(run) if name in draw]
+    for name in drawn:
+        draw[name](folder / name)
     return drawn
 
 

@@ -1,0 +1,261 @@
+"""From rows to a table that says no more than the runs show: means over seeds, intervals, and tested differences."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from neurosql.bench.declare import Experiment
+from neurosql.bench.rows import DONE, FLOOR, Row
+from neurosql.metrics.statistics import mean_interval
+
+SIGNIFICANT = 0.05
+LOWER = (
+    *("proxy-fid", "frechet", "kid", "mmd", "lpips", "vgg-cosine", "suspiciously close", "two-sample accuracy"),
+    *("epoch seconds", "peak megabytes", "seconds", "parameters trained", "parameters sampling"),
+)
+HIGHER = (
+    *("ssim", "precision", "recall", "density", "coverage", "10-nn purity", "silhouette", "trustworthiness"),
+    *("codes in use", "downstream accuracy", "downstream precision", "downstream recall"),
+)
+NEITHER = ("drift",)
+MODES = ("sampled", "paired-train", "paired-heldout", "codes")
+
+Group = tuple[Any, ...]
+
+
+def direction(column: str) -> int:
+    """1 where more is better, -1 where less is, 0 where neither."""
+    for names, sign in ((HIGHER, 1), (LOWER, -1), (NEITHER, 0)):
+        if any(column == name or column.startswith((f"{name} ", f"{name},")) for name in names):
+            return sign
+    raise KeyError(f"nobody has said which way {column!r} is better")
+
+
+def mode_of(column: str) -> str:
+    """The mode of a score, from its key; resources have none."""
+    return next((mode for mode in MODES if column.endswith(f" {mode}")), "")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A paired comparison of two contenders in one group, on the seeds that both have."""
+
+    group: Group
+    column: str
+    first: str
+    second: str
+    mean: float
+    """First minus second."""
+    p: float
+    adjusted: float
+    """By Holm's correction over all comparisons of the table."""
+
+    @property
+    def winner(self) -> str | None:
+        """Who is better, if the difference holds up."""
+        sign = direction(self.column)
+        if sign == 0 or self.mean == 0 or not self.adjusted < SIGNIFICANT:
+            return None
+        return self.first if sign * self.mean > 0 else self.second
+
+    @property
+    def loser(self) -> str | None:
+        """Who is worse, if the difference holds up."""
+        return None if self.winner is None else self.second if self.winner == self.first else self.first
+
+
+@dataclass
+class Table:
+    """An experiment's results: a line for each group and contender."""
+
+    experiment: Experiment
+    factors: tuple[str, ...]
+    columns: tuple[str, ...]
+    lines: list[tuple[Group, str]] = field(default_factory=list)
+    cells: dict[tuple[Group, str, str], Estimate] = field(default_factory=dict)
+    """By group, contender and column."""
+    bold: set[tuple[Group, str, str]] = field(default_factory=set)
+    floors: dict[tuple[Group, str], float] = field(default_factory=dict)
+    """Real against real, by group and column."""
+    printed: dict[tuple[Group, str, str], float] = field(default_factory=dict)
+    """The paper's figures, by group, contender and name of the score; it does not say in which mode."""
+    differences: list[Difference] = field(default_factory=list)
+    seeds: int = 0
+    verdicts: dict[tuple[Group, str], str] = field(default_factory=dict)
+    """Memorisation: the worst verdict of all seeds."""
+
+    def wins(self) -> dict[str, tuple[int, int, int]]:
+        """Comparisons that each contender won, lost and had, by contender."""
+        found: dict[str, list[int]] = {arm: [0, 0, 0] for arm in dict.fromkeys(arm for _, arm in self.lines)}
+        for difference in self.differences:
+            for arm in (difference.first, difference.second):
+                found[arm][2] += 1
+                if difference.winner is not None:
+                    found[arm][0 if difference.winner == arm else 1] += 1
+        return {arm: (won, lost, all_) for arm, (won, lost, all_) in found.items()}
+
+
+def build(experiment: Experiment, rows: Iterable[Row], averaged: bool = False) -> Table:
+    """The table of an experiment; `averaged` over latent dimensions."""
+    rows = [row for row in rows if row["status"] == DONE]
+    factors = tuple(name for name in experiment.rows if not (averaged and name == "latent_dim"))
+    columns = tuple(c for c in experiment.columns if any(_number(row.get(c)) is not None for row in rows))
+    table = Table(experiment, factors, columns, seeds=len({row["seed"] for row in rows}))
+    printed = {arm.name: arm.printed for grid in experiment.grids for arm in grid.arms if arm.printed}
+    values: dict[tuple[Group, str, str], dict[int, list[float]]] = {}
+    floors: dict[tuple[Group, str], list[float]] = {}
+    backbones: dict[Group, set[str]] = {}
+    for row in rows:
+        group, arm = tuple(row[name] for name in factors), str(row["arm"])
+        if (group, arm) not in table.lines:
+            table.lines.append((group, arm))
+        backbones.setdefault(group, set()).add(row["backbone"])
+        for column in columns:
+            value, floor = _number(row.get(column)), _number(row.get(FLOOR + column))
+            if value is not None:
+                values.setdefault((group, arm, column), {}).setdefault(int(row["seed"]), []).append(value)
+            if floor is not None:
+                floors.setdefault((group, column), []).append(floor)
+        if row.get("memorisation"):
+            known = table.verdicts.get((group, arm), "")
+            table.verdicts[group, arm] = max(known, str(row["memorisation"]), key=_severity)
+    by_seed = {key: {seed: float(np.mean(some)) for seed, some in found.items()} for key, found in values.items()}
+    table.cells = {key: estimate(list(found.values())) for key, found in by_seed.items()}
+    table.floors = {key: float(np.mean(some)) for key, some in floors.items()}
+    order = {group: number for number, group in enumerate(dict.fromkeys(group for group, _ in table.lines))}
+    table.lines.sort(key=lambda line: order[line[0]])
+    _compare(table, by_seed)
+    for group, arm in table.lines:
+        named = dict(zip(factors, group))
+        for score, value in _printed(experiment, named, backbones[group], printed.get(arm)).items():
+            table.printed[group, arm, score] = value
+    return table
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean and t interval; one value has no interval."""
+    low, high = mean_interval(np.array(values, float)) if len(values) > 1 else (math.nan, math.nan)
+    return Estimate(float(np.mean(values)), low, high, len(values))
+
+
+def paired_p(first: Sequence[float], second: Sequence[float]) -> float:
+    """Two-sided p of the paired t test; 1 where there is nothing to test."""
+    difference = np.array(first, float) - np.array(second, float)
+    if len(difference) < 2 or not difference.any():
+        return 1.0
+    spread = difference.std(ddof=1)
+    if spread <= 1e-12 * abs(difference.mean()):
+        return 0.0
+    t = difference.mean() / (spread / math.sqrt(len(difference)))
+    return float(2 * stats.t.sf(abs(t), len(difference) - 1))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's adjusted p values."""
+    order = np.argsort(p, kind="stable")
+    adjusted, largest = [0.0] * len(p), 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(p) - rank) * p[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def _compare(table: Table, by_seed: dict[tuple[Group, str, str], dict[int, float]]) -> None:
+    """Test each pair of contenders of a group, and mark cells that are better than all others there."""
+    found: list[tuple[Group, str, str, str, float, float]] = []
+    for column in table.columns:
+        if direction(column) == 0:
+            continue
+        for group, arms in contenders(table).items():
+            for (at, first), (to, second) in combinations(arms, 2):
+                # Contenders without a latent dimension meet those of every dimension, and each other once.
+                if group not in (at, to):
+                    continue
+                a, b = by_seed.get((at, first, column)), by_seed.get((to, second, column))
+                seeds = sorted(set(a) & set(b)) if a and b else []
+                if a and b and len(seeds) > 1:
+                    x, y = [a[s] for s in seeds], [b[s] for s in seeds]
+                    found.append((group, column, first, second, float(np.mean(x) - np.mean(y)), paired_p(x, y)))
+    adjusted = holm([entry[-1] for entry in found])
+    table.differences = [Difference(*entry, q) for entry, q in zip(found, adjusted)]
+    won = {(d.group, d.column, d.winner, d.loser) for d in table.differences if d.winner is not None}
+    for column in table.columns:
+        for group, arms in contenders(table).items():
+            for at, arm in arms:
+                others = [other for _, other in arms if other != arm]
+                if at == group and others and all((group, column, arm, other) in won for other in others):
+                    table.bold.add((group, arm, column))
+
+
+def contenders(table: Table) -> dict[Group, list[tuple[Group, str]]]:
+    """Who is compared with whom: the lines of each group, and those on the same data without a latent dimension."""
+    groups: dict[Group, list[tuple[Group, str]]] = {}
+    for group, arm in table.lines:
+        groups.setdefault(group, []).append((group, arm))
+    if "latent_dim" not in table.factors:
+        return groups
+    place = table.factors.index("latent_dim")
+    without = [line for line in table.lines if line[0][place] == ""]
+    for group, lines in groups.items():
+        rest = [line for line in without if _without(line[0], place) == _without(group, place)]
+        lines += [line for line in rest if line not in lines]
+    return groups
+
+
+def _without(group: Group, place: int) -> Group:
+    return group[:place] + group[place + 1 :]
+
+
+@cache
+def printed_figures() -> dict[tuple[str, str, str, str], dict[str, float]]:
+    """The paper's figures: by data, backbone, latent dimension and method, then by score."""
+    found: dict[tuple[str, str, str, str], dict[str, float]] = {}
+    with files("neurosql.bench").joinpath("printed.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            key = (row["data"], row["backbone"], row["latent_dim"], row["method"])
+            found.setdefault(key, {})[row["score"]] = float(row["value"])
+    return found
+
+
+def _printed(
+    experiment: Experiment, named: dict[str, Any], backbones: set[str], method: str | None
+) -> dict[str, float]:
+    """The paper's figures that belong beside a line."""
+    if method is None:
+        return {}
+    data, dim = str(named.get("data", "mnist")), str(named.get("latent_dim", ""))
+    backbone = "all" if experiment.name == "main" else next(iter(backbones)) if len(backbones) == 1 else ""
+    figures = printed_figures()
+    found = figures.get((data, backbone, dim, method), {})
+    if experiment.downstream:
+        found = figures.get((data, backbone, "", method), {})
+    shown = {column.split(" sampled")[0].split(" random net")[0] for column in experiment.columns}
+    return {score: value for score, value in found.items() if score in shown}
+
+
+def _severity(verdict: str) -> int:
+    return ("", "no sign", "some", "clear").index(verdict) if verdict in ("", "no sign", "some", "clear") else 3
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None

@@ -1,0 +1,229 @@
+"""What an experiment is: contenders, the grid they run on, and the columns of its table. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from neurosql import presets
+from neurosql.errors import InputError
+from neurosql.settings import Settings
+
+SMOKE, LAPTOP, PAPER = "smoke", "laptop", "paper"
+NO_LATENT = ("ddpm", "ot-cfm")
+"""Methods whose networks have no latent dimension: only their size follows the generator's."""
+OF_DIGITS = 28
+"""Pixels a side of MNIST."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything a budget allows; what is not said here is as in `presets.BUDGETS`."""
+
+    images: int
+    """Training images."""
+    pixels: int | None
+    """Pixels a side, where the experiment does not say; None is the data set's own size."""
+    seeds: int
+    samples: int
+    """Samples that an evaluation draws."""
+    size: str = "laptop"
+    """Widths of the networks."""
+    synthetic: int = 10_000
+    """Images that the downstream classifier learns from."""
+    classifier_steps: int = 1200
+    epochs: int | None = None
+    """Epochs, where a bench of many runs has fewer than the budget allows a single one."""
+
+
+SCALES = {
+    SMOKE: Scale(images=40, pixels=12, seeds=2, samples=24, synthetic=60, classifier_steps=5),
+    LAPTOP: Scale(images=2000, pixels=32, seeds=5, samples=2048, epochs=40),
+    PAPER: Scale(images=2000, pixels=None, seeds=5, samples=2048, size="paper"),
+}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A contender: a method, its preset, and what is set differently from that."""
+
+    name: str
+    """What the table calls it."""
+    method: str = "neurosql"
+    preset: str = "recommended"
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """Settings by field name; they win over preset and budget."""
+    printed: str | None = None
+    """What the paper calls it, where it has figures for it."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Some contenders on every combination of data, backbone, latent dimension, and number and size of images."""
+
+    arms: tuple[Arm, ...]
+    data: tuple[str, ...] = ("mnist",)
+    backbones: tuple[str, ...] = ("convnet",)
+    dims: tuple[int, ...] = (8,)
+    dims_of_paper: tuple[int, ...] | None = None
+    """Latent dimensions at the paper's budget, where they are others."""
+    images: tuple[int | None, ...] = (None,)
+    """Training images; None is the budget's number."""
+    pixels: tuple[int | None, ...] = (None,)
+    """Pixels a side; None is what the budget says."""
+    batches: tuple[int | None, ...] = (None,)
+    """Images a step; None is the budget's."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure: what is run, and which scores are its columns."""
+
+    name: str
+    title: str
+    question: str
+    """What it answers, in a sentence."""
+    grids: tuple[Grid, ...]
+    columns: tuple[str, ...]
+    """Keys of scores, or names of resources."""
+    rows: tuple[str, ...] = ("data", "latent_dim")
+    """What tells the groups of rows apart; contenders are compared within a group."""
+    averaged: bool = False
+    """Also a table of averages over the latent dimensions."""
+    alone: bool = False
+    """Runs one after another, with nothing beside them and all threads: it measures time."""
+    downstream: bool = False
+    """Trains the downstream classifier."""
+    scored: bool = True
+    """Whether the models are evaluated: runs that only measure time are not."""
+    figures: tuple[str, ...] = ()
+    """Pictures beside the table: `samples`, `planes`, `lines`."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What all contenders share, by field name, besides what the budget sets."""
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    """Epochs by budget, where it isn't the budget's number."""
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    """Seeds by budget, where it isn't the budget's number."""
+
+    def jobs(self, budget: str, seeds: int | None = None) -> Iterator[Job]:
+        """Every run of the experiment, seed by seed: with one seed done there is a first table."""
+        scale = scale_of(budget)
+        for seed in range(self.seeds.get(budget, scale.seeds) if seeds is None else seeds):
+            yield from (self._job(cell, budget, scale, seed) for cell in self._cells(budget))
+
+    def _cells(self, budget: str) -> Iterator[tuple[str, str, int, int | None, int | None, int | None, Arm]]:
+        for grid in self.grids:
+            dims = grid.dims_of_paper if budget == PAPER and grid.dims_of_paper else grid.dims
+            for data in grid.data:
+                for backbone in grid.backbones:
+                    for images in grid.images:
+                        for pixels in grid.pixels:
+                            for batch in grid.batches:
+                                for dim in dims:
+                                    for arm in grid.arms:
+                                        yield data, backbone, dim, images, pixels, batch, arm
+
+    def _job(self, cell: tuple[Any, ...], budget: str, scale: Scale, seed: int) -> Job:
+        data, backbone, dim, images, pixels, batch, arm = cell
+        chosen = {"generator": backbone, "size": scale.size, "latent_dim": dim, "seed": seed}
+        epochs = self.epochs.get(budget, scale.epochs)
+        chosen |= {"epochs": epochs} if epochs else {}
+        chosen |= {"batch_size": batch} if batch else {}
+        own = {**chosen, **self.settings, **arm.own}
+        if budget == SMOKE:
+            # What is varied stays varied.
+            images, pixels = images and max(images // 100, 12), pixels and pixels // 4
+            own |= {"batch_size": batch // 8 if batch else 16, "width": 16}
+        return Job(
+            experiment=self.name,
+            budget=budget,
+            data=data,
+            images=images or scale.images,
+            pixels=OF_DIGITS if data == "mnist" and budget != SMOKE else pixels or scale.pixels,
+            backbone=backbone,
+            latent_dim=None if arm.method in NO_LATENT else dim,
+            arm=arm.name,
+            preset=arm.preset,
+            printed=arm.printed,
+            settings=presets.settings(arm.method, arm.preset, budget, **own),
+            samples=scale.samples if self.scored else 0,
+            synthetic=scale.synthetic if self.downstream else 0,
+            classifier_steps=scale.classifier_steps if self.downstream else 0,
+            alone=self.alone,
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of an experiment: a process of its own."""
+
+    experiment: str
+    budget: str
+    data: str
+    images: int
+    pixels: int | None
+    backbone: str
+    latent_dim: int | None
+    arm: str
+    preset: str
+    printed: str | None
+    settings: Settings
+    samples: int
+    synthetic: int
+    """Images that the downstream classifier learns from; 0 trains none."""
+    classifier_steps: int
+    alone: bool
+
+    @property
+    def seed(self) -> int:
+        return self.settings.training.seed
+
+    @property
+    def batch(self) -> int:
+        return self.settings.training.batch_size
+
+    @property
+    def config(self) -> str:
+        """A hash of everything that decides the result but the seed: what two experiments share is run once."""
+        settings = self.settings.flat()
+        for name in ("seed", "device"):
+            settings.pop(name)
+        content = {"data": self.data, "images": self.images, "pixels": self.pixels, "settings": settings}
+        content |= {"samples": self.samples, "synthetic": self.synthetic, "alone": self.alone}
+        content |= {"classifier_steps": self.classifier_steps}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.config, self.seed
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder that the job works in."""
+        return f"{self.config}-{self.seed}"
+
+    def describe(self) -> str:
+        """The run in a few words."""
+        dim = "" if self.latent_dim is None else f" d={self.latent_dim}"
+        return f"{self.data} {self.backbone}{dim} {self.arm}, seed {self.seed}"
+
+    def record(self) -> dict[str, Any]:
+        """The job as plain values, for JSON."""
+        names = [f.name for f in fields(self) if f.name != "settings"]
+        settings = {"method": self.settings.method, "sections": self.settings.sections()}
+        return {name: getattr(self, name) for name in names} | {"settings": settings}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Job:
+        """The job that `record` gave."""
+        settings = Settings.from_sections(record["settings"]["method"], record["settings"]["sections"])
+        return cls(**record | {"settings": settings})
+
+
+def scale_of(budget: str) -> Scale:
+    if budget not in SCALES:
+        raise InputError(f"budget must be one of {', '.join(SCALES)}, got {budget!r}")
+    return SCALES[budget]

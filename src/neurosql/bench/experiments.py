@@ -1,0 +1,315 @@
+"""Every experiment: the paper's tables and figures, then our own. A new table is one declaration here."""
+
+from __future__ import annotations
+
+from neurosql.bench.declare import LAPTOP, PAPER, SMOKE, Arm, Experiment, Grid
+from neurosql.errors import InputError
+
+NEUROSQL = Arm("NeuroSQL", printed="NeuroSQL")
+AS_PAPER = Arm("NeuroSQL, paper", preset="paper", printed="NeuroSQL")
+VAE = Arm("VAE", "vae", printed="VAE")
+GAN = Arm("GAN", "gan", printed="GAN")
+DDPM = Arm("DDPM", "ddpm", printed="Diffusion")
+OT_CFM = Arm("OT-CFM", "ot-cfm")
+RS_IMLE = Arm("RS-IMLE", "rs-imle")
+GLO = Arm("GLO", "glo")
+RAE = Arm("RAE", "rae")
+
+# The paper's three scores, sampled, and the paired ones, which it does not tell apart from them.
+SAMPLED = ("proxy-fid random net sampled", "lpips sampled", "ssim sampled")
+PAIRED = ("lpips paired-train", "ssim paired-train", "ssim paired-heldout")
+SETS = ("kid random net sampled", "recall random net sampled", "suspiciously close sampled")
+OF_DIGITS = ("frechet classifier sampled", "recall classifier sampled")
+RESOURCES = ("epoch seconds", "peak megabytes", "parameters trained", "parameters sampling")
+CODES = ("10-nn purity codes", "silhouette codes", "trustworthiness codes", "codes in use codes", "drift codes")
+
+ALL_DIMS = (2, 4, 8, 16, 32, 64, 128)
+TITLES = {"mnist": "MNIST", "celeba": "CelebA", "afhq": "AFHQ", "oasis": "OASIS"}
+BACKBONES = {"convnet": "ConvNet", "resnet": "ResNet", "unet": "U-Net"}
+# Latent dimensions of the paper's tables.
+PRINTED_DIMS = {
+    ("mnist", "convnet"): (2, 3),
+    ("celeba", "resnet"): (2, 4, 8, 32),
+    ("celeba", "unet"): (2, 4, 8, 16, 32),
+    ("afhq", "unet"): (2, 3, 4, 8, 16, 32, 64),
+    ("oasis", "resnet"): (16, 32, 64, 128),
+    ("oasis", "unet"): (4, 8, 16, 32, 64, 128),
+}
+
+
+def _mnist(backbone: str) -> tuple[Grid, ...]:
+    on = {"backbones": (backbone,)}
+    return (
+        Grid((NEUROSQL, AS_PAPER, VAE, GAN), dims=(2, 3, 8, 16), **on),  # type: ignore[arg-type]
+        Grid((RS_IMLE, GLO, RAE), dims=(8,), **on),  # type: ignore[arg-type]
+        Grid((DDPM, OT_CFM), dims=(8,), **on),  # type: ignore[arg-type]
+    )
+
+
+def _pictures(data: str, backbone: str) -> tuple[Grid, ...]:
+    of_paper = PRINTED_DIMS.get((data, backbone), ALL_DIMS)
+    return (
+        Grid((NEUROSQL, VAE, GAN), (data,), (backbone,), dims=(2, 8, 32), dims_of_paper=of_paper),
+        Grid((DDPM,), (data,), (backbone,), dims=(8,)),
+    )
+
+
+def _by_backbone() -> list[Experiment]:
+    found = []
+    for data, title in TITLES.items():
+        for backbone, network in BACKBONES.items():
+            digits = data == "mnist"
+            found.append(
+                Experiment(
+                    data if backbone == "convnet" else f"{data}-{backbone}",
+                    f"{title}, {network}",
+                    f"Who makes the better {'digits' if digits else 'pictures'} on {title}, by latent dimension?",
+                    _mnist(backbone) if digits else _pictures(data, backbone),
+                    (*SAMPLED, *(OF_DIGITS if digits else ()), *SETS, *PAIRED),
+                    averaged=True,
+                    figures=("samples",),
+                    seeds={} if digits else {LAPTOP: 3},
+                )
+            )
+    return found
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in [
+        Experiment(
+            "main",
+            "Main results",
+            "Who is ahead on each data set, over latent dimensions?",
+            (
+                Grid((NEUROSQL, AS_PAPER, VAE, GAN), dims=(2, 3, 8, 16)),
+                Grid((DDPM,)),
+                *(grid for data in ("celeba", "afhq", "oasis") for grid in _pictures(data, "convnet")),
+            ),
+            (*SAMPLED, *SETS, *PAIRED),
+            rows=("data",),
+            seeds={LAPTOP: 3},
+        ),
+        *_by_backbone(),
+        Experiment(
+            "assignment",
+            "Greedy against exact assignment",
+            "Does the greedy assignment cost quality?",
+            (
+                Grid(
+                    (
+                        Arm("exact", printed="Hungarian"),
+                        Arm("greedy", own={"assignment": "greedy"}, printed="Greedy"),
+                        Arm("greedy, cheapest first", own={"assignment": "greedy-cheapest"}),
+                    ),
+                    dims=(2, 8, 16),
+                ),
+            ),
+            (*SAMPLED, *OF_DIGITS, *PAIRED, "epoch seconds"),
+            seeds={LAPTOP: 3},
+        ),
+        Experiment(
+            "cost",
+            "The loss: pixel l2 against SSIM + L1",
+            "What does SSIM + L1 bring over squared differences of pixels?",
+            (Grid((Arm("SSIM + L1"), Arm("l2", own={"cost": "l2"})), dims=(2, 8)),),
+            (*SAMPLED, *OF_DIGITS, *PAIRED),
+            seeds={LAPTOP: 3},
+        ),
+        Experiment(
+            "schedule",
+            "Epochs between assignments K and momentum rho",
+            "How much do K and rho matter?",
+            (
+                Grid(
+                    tuple(
+                        Arm(f"K = {every}, rho = {rho}", own={"every": every, "momentum": rho, "anneal": False})
+                        for every in (2, 3, 5)
+                        for rho in (0.5, 0.7, 1.0)
+                    ),
+                ),
+            ),
+            (*SAMPLED, *OF_DIGITS, *PAIRED, "drift codes"),
+            seeds={LAPTOP: 3},
+        ),
+        Experiment(
+            "resolution",
+            "OASIS at 64 and 128 pixels",
+            "Does the order of the methods change with the resolution?",
+            (Grid((NEUROSQL, VAE, GAN), ("oasis",), dims=(8,), pixels=(64, 128)),),
+            (*SAMPLED, *SETS, *PAIRED),
+            rows=("data", "pixels"),
+            figures=("samples",),
+            seeds={LAPTOP: 3},
+        ),
+        Experiment(
+            "runtime",
+            "Run time and memory",
+            "What does an epoch cost, and how much memory?",
+            (
+                Grid(
+                    (
+                        Arm("NeuroSQL, exact"),
+                        Arm("NeuroSQL, greedy", own={"assignment": "greedy"}),
+                        Arm("NeuroSQL, mini-batch", own={"algorithm": "mini-batch"}),
+                        *(VAE, GAN, RS_IMLE, GLO, RAE),
+                    ),
+                    dims=(2, 3),
+                ),
+                Grid((DDPM, OT_CFM), dims=(2,)),
+            ),
+            RESOURCES,
+            alone=True,
+            scored=False,
+            settings={"patience": 0},
+            epochs={SMOKE: 2, LAPTOP: 10, PAPER: 10},
+            seeds={SMOKE: 2, LAPTOP: 3},
+        ),
+        Experiment(
+            "scalability",
+            "Epoch time and memory against the number of images",
+            "How do time and memory grow with the number of images N and the batch m?",
+            (
+                Grid(
+                    (
+                        Arm("NeuroSQL, mini-batch", own={"algorithm": "mini-batch"}, printed="NeuroSQL"),
+                        Arm("NeuroSQL, full batch"),
+                        *(VAE, GAN),
+                    ),
+                    images=(500, 2000, 8000, 20_000, 60_000),
+                    batches=(64, 128, 256, 512),
+                ),
+            ),
+            RESOURCES[:2],
+            rows=("images", "batch"),
+            alone=True,
+            scored=False,
+            figures=("lines",),
+            settings={"patience": 0},
+            epochs={SMOKE: 2, LAPTOP: 2, PAPER: 4},
+            seeds={SMOKE: 1, LAPTOP: 1, PAPER: 3},
+        ),
+        Experiment(
+            "downstream",
+            "Downstream classifier",
+            "How good is a classifier that has seen synthetic digits only?",
+            (
+                Grid(
+                    (
+                        Arm("NeuroSQL, by class", own={"conditional": True}, printed="NeuroSQL"),
+                        Arm("VAE, by class", "vae", own={"conditional": True}, printed="VAE"),
+                        Arm("GAN, by class", "gan", own={"conditional": True}),
+                        Arm("NeuroSQL, nearest code", printed="NeuroSQL"),
+                        Arm("VAE, nearest code", "vae", printed="VAE"),
+                    ),
+                    dims=(2, 8),
+                ),
+            ),
+            ("downstream accuracy sampled", "downstream precision sampled", "downstream recall sampled"),
+            downstream=True,
+            figures=("samples",),
+            seeds={LAPTOP: 3},
+        ),
+        Experiment(
+            "planes",
+            "Latent planes",
+            "Do neighbours in the latent plane belong together?",
+            (Grid((NEUROSQL, AS_PAPER, VAE), dims=(2,)),),
+            (*CODES, "ssim paired-train"),
+            figures=("planes",),
+        ),
+        Experiment(
+            "sheets",
+            "36 samples of each method",
+            "What do the samples look like, same data, same budget?",
+            (
+                Grid((NEUROSQL, AS_PAPER, VAE, GAN, RS_IMLE, GLO, RAE, DDPM, OT_CFM)),
+                *(Grid((NEUROSQL, VAE, GAN, DDPM), (data,)) for data in ("celeba", "afhq", "oasis")),
+            ),
+            (SAMPLED[0], "recall random net sampled", "suspiciously close sampled"),
+            figures=("samples",),
+            seeds={LAPTOP: 1, PAPER: 1},
+        ),
+        Experiment(
+            "start",
+            "First permutation",
+            "Does it matter where the assignment starts?",
+            (Grid((Arm("PCA"), Arm("random", own={"start": "random"})), dims=(2, 8, 16)),),
+            (*SAMPLED, *OF_DIGITS, *PAIRED),
+            seeds={LAPTOP: 3},
+        ),
+        Experiment(
+            "lattice",
+            "Lattice",
+            "Which placement of the quantiles is best?",
+            (
+                Grid(
+                    (
+                        Arm("Sobol, normal"),
+                        Arm("centre-outward", own={"lattice": "centre-outward"}),
+                        Arm("ball", own={"prior": "ball"}),
+                        Arm("independent draws", own={"lattice": "iid"}),
+                    ),
+                    dims=(2, 8),
+                ),
+            ),
+            (*SAMPLED, *OF_DIGITS, *PAIRED),
+            seeds={LAPTOP: 3},
+        ),
+        Experiment(
+            "subset",
+            "Lattice points offered to a mini-batch",
+            "Which codes should a mini-batch be offered?",
+            (
+                Grid(
+                    (
+                        Arm("owned", own={"algorithm": "mini-batch", "subset": "owned"}),
+                        Arm("partition", own={"algorithm": "mini-batch", "subset": "partition"}),
+                        Arm("random (the paper's)", own={"algorithm": "mini-batch", "subset": "random"}),
+                        Arm("full batch"),
+                    ),
+                    dims=(2, 8),
+                ),
+            ),
+            (*SAMPLED, *OF_DIGITS, *PAIRED, "codes in use codes", "drift codes"),
+            seeds={LAPTOP: 3},
+        ),
+        Experiment(
+            "momentum",
+            "Momentum variants",
+            "What should the momentum do at the end of a run?",
+            (
+                Grid(
+                    (
+                        Arm("rho to 1"),
+                        Arm("rho = 0.7", own={"anneal": False}),
+                        Arm("rho = 0.7, snap", own={"anneal": False, "snap": 5}),
+                        Arm("no momentum", own={"momentum": 1.0, "anneal": False}),
+                    ),
+                    dims=(2, 8),
+                ),
+            ),
+            (*SAMPLED, *OF_DIGITS, *PAIRED, "drift codes"),
+            seeds={LAPTOP: 3},
+        ),
+        Experiment(
+            "presets",
+            "The paper's settings against the recommended ones",
+            "What do our choices change?",
+            (
+                Grid(
+                    (NEUROSQL, AS_PAPER, VAE, Arm("VAE, paper", "vae", "paper"), GAN, Arm("GAN, paper", "gan", "paper"))
+                ),
+            ),
+            (*SAMPLED, *OF_DIGITS, *PAIRED),
+            seeds={LAPTOP: 3},
+        ),
+    ]
+}
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in EXPERIMENTS:
+        raise InputError(f"no experiment {name!r}: there are {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]

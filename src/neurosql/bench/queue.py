@@ -1,0 +1,257 @@
+"""The queue of a bench: a process a run, as many at once as the machine bears, resumable at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tqdm import tqdm
+
+from neurosql import files
+from neurosql.bench import rows, sources
+from neurosql.bench.declare import Experiment, Job
+from neurosql.bench.experiments import EXPERIMENTS, find
+from neurosql.errors import InputError
+
+JOBS, PICTURES = "jobs", "pictures"
+GIGABYTES_EACH = 1.5
+"""Memory that a run is expected to need, at most."""
+POLL = 0.2
+LAST_WORDS = 400
+
+
+@dataclass
+class Plan:
+    """What a bench has to do: all of its jobs, in order, and those that are left."""
+
+    experiments: list[Experiment]
+    out: Path
+    jobs: dict[str, list[Job]]
+    """By experiment; a job that two of them share is in both lists, and run once."""
+    root: str | None = None
+    left: list[Job] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """Data sets that are not at hand."""
+    results: dict[rows.Key, rows.Row] = field(default_factory=dict)
+
+    def folder(self, job: Job) -> Path:
+        return self.out / JOBS / job.folder
+
+    def table(self, experiment: str) -> Path:
+        return self.out / f"{experiment}.csv"
+
+    def save(self) -> None:
+        """Write the table of every experiment: the results so far, in the order of the declaration."""
+        for name, jobs in self.jobs.items():
+            found = [rows.identity(job) | self._outcome(job) for job in jobs if job.key in self.results]
+            if found:
+                rows.write(self.table(name), found)
+
+    def _outcome(self, job: Job) -> rows.Row:
+        """A result without its identity: an experiment may call the same run by a name of its own."""
+        return {k: v for k, v in self.results[job.key].items() if k not in rows.IDENTITY}
+
+
+def plan(
+    experiments: list[Experiment],
+    budget: str,
+    out: Path,
+    seeds: int | None = None,
+    shard: tuple[int, int] = (1, 1),
+    root: str | None = None,
+    retry: bool = False,
+) -> Plan:
+    """What is there already, from the tables and from runs that ended after the last table, and what is left."""
+    jobs = {experiment.name: list(experiment.jobs(budget, seeds)) for experiment in experiments}
+    made = Plan(experiments, out, jobs, root)
+    made.results = rows.merge(rows.read(out / f"{name}.csv") for name in EXPERIMENTS)
+    if retry:
+        made.results = {key: row for key, row in made.results.items() if row["status"] == rows.DONE}
+    every = {job.key: job for some in jobs.values() for job in some}
+    part, parts = shard
+    mine = [job for number, job in enumerate(every.values()) if number % parts == part - 1]
+    missing = {job.data for job in mine if job.key not in made.results and sources.path_of(job, root) is None}
+    made.missing = sorted(missing)
+    made.left = [job for job in mine if job.key not in made.results and sources.path_of(job, root) is not None]
+    # Seed by seed, so that there are first tables soon; runs that measure time come last, when nothing else is running.
+    made.left.sort(key=lambda job: (job.alone, job.seed))
+    return made
+
+
+def at_once() -> int:
+    """How many runs the machine bears: a core each, and memory."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    free = float("inf")
+    with suppress(ValueError, OSError, AttributeError):
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+    return max(1, min(cores, int(free / GIGABYTES_EACH)))
+
+
+def run(plan: Plan, slots: int, progress: bool = True, say: Callable[[str], None] = print) -> None:
+    """Carry out what is left of a plan; Ctrl-C stops, and the next call goes on."""
+    view = _View(plan, slots, progress)
+    pending = list(plan.left)
+    running: dict[subprocess.Popen[bytes], Job] = {}
+    try:
+        while pending or running:
+            while pending and _may_start(pending[0], running, slots):
+                job = pending.pop(0)
+                running[_start(plan, job, slots)] = job
+            for process in [process for process in running if process.poll() is not None]:
+                job = running.pop(process)
+                row = _collect(plan, job, process.returncode)
+                plan.results[job.key] = row
+                plan.save()
+                if row["status"] == rows.FAILED:
+                    tqdm.write(f"failed     {job.describe()}: {row['reason']}", file=sys.stderr)
+            view.show(pending, list(running.values()))
+            time.sleep(POLL)
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait()
+        view.close()
+
+
+def _may_start(job: Job, running: dict[subprocess.Popen[bytes], Job], slots: int) -> bool:
+    if job.alone or any(other.alone for other in running.values()):
+        return not running
+    return len(running) < slots
+
+
+def _start(plan: Plan, job: Job, slots: int) -> subprocess.Popen[bytes]:
+    from neurosql.bench import work
+
+    folder = plan.folder(job)
+    folder.mkdir(parents=True, exist_ok=True)
+    source = sources.path_of(job, plan.root)
+    assert source is not None
+    work.order(job, source, folder)
+    environment = dict(os.environ)
+    if not job.alone:
+        environment["OMP_NUM_THREADS"] = "1"
+    with (folder / "log.txt").open("ab") as log:
+        command = [sys.executable, "-m", "neurosql.bench.work", str(folder)]
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def _collect(plan: Plan, job: Job, status: int) -> rows.Row:
+    """The row that a run left, or one with the reason why it has none; its pictures are put with the others."""
+    from neurosql.bench import work
+
+    folder = plan.folder(job)
+    with suppress(OSError, ValueError):
+        row = json.loads((folder / work.ROW).read_text("utf-8"))
+        for picture in sorted(folder.glob("*.png")):
+            files.replace(plan.out / PICTURES / f"{job.folder}-{picture.name}", picture.read_bytes())
+        return row
+    reason = f"ended with status {status}"
+    with suppress(OSError):
+        words = (folder / work.REASON).read_text("utf-8").strip()
+        reason = words.splitlines()[-1][:LAST_WORDS] if words else reason
+    return rows.identity(job) | {"status": rows.FAILED, "reason": reason} | work.machine()
+
+
+class _View:
+    """A bar for the whole bench, with the time that is left, and a line for each run under way."""
+
+    def __init__(self, plan: Plan, slots: int, progress: bool) -> None:
+        self.plan, self.slots = plan, slots
+        off = None if progress else True
+        self.total = len(plan.left)
+        form = "{desc}: {n_fmt}/{total_fmt} |{bar}| {elapsed}{postfix}"
+        self.bar = tqdm(total=self.total, desc="bench", bar_format=form, disable=off, leave=True)
+        self.lines = [
+            tqdm(total=0, bar_format="{desc}", position=1 + i, disable=off, leave=False) for i in range(slots)
+        ]
+        self.shown = 0.0
+
+    def show(self, pending: list[Job], running: list[Job]) -> None:
+        if time.monotonic() - self.shown < 1.0 and (pending or running):
+            return
+        self.shown = time.monotonic()
+        self.bar.n = self.total - len(pending) - len(running)
+        self.bar.set_postfix_str(f"about {_duration(self.remaining(pending, running))} left", refresh=False)
+        self.bar.refresh()
+        for line, job in zip(self.lines, [*running, *[None] * self.slots]):
+            line.set_description_str("" if job is None else f"  {job.describe()}{self._epoch(job)}")
+
+    def _epoch(self, job: Job) -> str:
+        with suppress(OSError):
+            done = (self.plan.folder(job) / "run" / "history.jsonl").read_bytes().count(b"\n")
+            return f"  epoch {done}/{job.settings.training.epochs}"
+        return ""
+
+    def remaining(self, pending: list[Job], running: list[Job]) -> float:
+        """Seconds, from what runs of the same kind have taken so far."""
+        taken: dict[tuple[str, ...], list[float]] = {}
+        for row in self.plan.results.values():
+            if row["status"] == rows.DONE:
+                seconds = float(row["seconds"] or 0) + float(row.get("scoring seconds") or 0)
+                for kind in ((row["data"], row["arm"]), (row["data"],), ()):
+                    taken.setdefault(kind, []).append(seconds)
+
+        def expected(job: Job) -> float:
+            for kind in ((job.data, job.arm), (job.data,), ()):
+                if kind in taken:
+                    return sum(taken[kind]) / len(taken[kind])
+            return 60.0
+
+        together = sum(expected(job) for job in pending if not job.alone) / self.slots
+        together += sum(expected(job) for job in pending if job.alone)
+        return together + sum(expected(job) for job in running) / 2 / max(1, len(running))
+
+    def close(self) -> None:
+        for line in [*self.lines, self.bar]:
+            line.close()
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def shard_of(text: str) -> tuple[int, int]:
+    """`i/k` as numbers, 1 <= i <= k."""
+    try:
+        part, parts = map(int, text.split("/"))
+        if 1 <= part <= parts:
+            return part, parts
+    except ValueError:
+        pass
+    raise InputError(f"a shard is i/k with 1 <= i <= k, such as 2/8, got {text!r}")
+
+
+def merge(names: Iterable[str], budget: str, out: Path, others: list[Path]) -> dict[str, int]:
+    """Join the tables that other folders hold into those of `out`; rows by experiment."""
+    counts = {}
+    for folder in others:
+        if not folder.is_dir():
+            raise InputError(f"no such folder: {folder}")
+    for name in sorted({path.stem for folder in others for path in folder.glob("*.csv")} & set(names)):
+        merged = rows.merge(rows.read(folder / f"{name}.csv") for folder in [out, *others])
+        rows.write(out / f"{name}.csv", ordered(name, budget, merged))
+        counts[name] = len(merged)
+    for folder in others:
+        for picture in sorted(folder.glob(f"{PICTURES}/*.png")):
+            target = out / picture.relative_to(folder)
+            if not target.exists():
+                files.replace(target, picture.read_bytes())
+    return counts
+
+
+def ordered(name: str, budget: str, found: dict[rows.Key, rows.Row]) -> list[rows.Row]:
+    """Rows in the order of the declaration, and then those that it does not know."""
+    most = 1 + max((key[1] for key in found), default=0)
+    known = [job.key for job in find(name).jobs(budget, most)]
+    place = {key: number for number, key in enumerate(known)}
+    return [found[key] for key in sorted(found, key=lambda key: (place.get(key, len(place)), key[1], key[0]))]

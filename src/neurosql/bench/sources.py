@@ -1,0 +1,87 @@
+"""Where an experiment's data lie, and which of them a run trains on, validates on and is tested on."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurosql import data, files
+from neurosql.bench.declare import OF_DIGITS, Job
+from neurosql.data import mnist_sample, splits
+from neurosql.data.imageset import ImageSet
+from neurosql.errors import InputError
+from neurosql.settings import DataSettings
+
+VARIABLE = "NEUROSQL_DATA"
+EMBEDDED = 4096
+"""Digits to train on that come with the package."""
+MOST_HELD_OUT = 2048
+LEAST = 240
+"""Samples that are read even for a handful of training images, so that some are left to test on."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """How a data set is divided where it has no parts of its own."""
+
+    validation: float = 0.1
+    test: float = 0.2
+    group: str = "auto"
+
+
+SOURCES = {
+    "mnist": Source(),
+    "celeba": Source(),
+    "afhq": Source(validation=0.05),  # its `val` is the test part, and it has few images
+    "oasis": Source(group="near-duplicates"),  # neighbouring slices of one head must not be on both sides
+}
+
+
+def path_of(job: Job, root: str | None) -> str | None:
+    """What to read for a job; None where it isn't at hand. `root` holds a folder a data set."""
+    if job.data == "mnist" and job.images <= EMBEDDED:
+        return mnist_sample.NAME
+    root = root or os.environ.get(VARIABLE)
+    if root is None or not (Path(root) / job.data).is_dir():
+        return None
+    return f"{job.data}:{(Path(root) / job.data).resolve()}"
+
+
+def how_to_get(names: list[str]) -> str:
+    """What to do about data that are not at hand."""
+    return (
+        f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not at hand: name a folder that holds "
+        f"{' and '.join(f'{name}/' for name in names)} by --data, or by {VARIABLE}"
+    )
+
+
+def read(job: Job, source: str, split: Path) -> ImageSet:
+    """A job's images in their parts. The split is made by the job's seed, and kept in a file of its own."""
+    kind = SOURCES[job.data]
+    common: dict[str, Any] = {"image_size": None if job.pixels == OF_DIGITS else job.pixels, "group": kind.group}
+    if not split.is_file():
+        images = data.load(source, seed=job.seed, settings=DataSettings(limit=max(3 * job.images, LEAST), **common))
+        count = images.reading.found if images.reading else len(images)
+        validation, test = (kind.validation, kind.test) if job.samples else (0.0, 0.0)
+        parts = images.divide(validation, test, job.seed)
+        record: dict[str, Any] = {"count": count} | parts.split_record()
+        if not job.samples:
+            record = {"count": count, "train": images.split_record()["train"]}
+        labels = None if parts.labels is None else parts.labels
+        kept = splits.draw(len(record["train"]), job.images, job.seed, labels)
+        record["train"] = np.array(record["train"])[kept].tolist()
+        for part in ("validation", "test"):
+            most = min(MOST_HELD_OUT, 20 * job.images)
+            if len(record.get(part, [])) > most:
+                chosen = splits.draw(len(record[part]), most, job.seed)
+                record[part] = np.array(record[part])[chosen].tolist()
+        files.replace(split, json.dumps(record).encode())
+    images = data.load(source, seed=job.seed, settings=DataSettings(split=str(split), **common))
+    if job.samples and images.test is None:
+        raise InputError(f"{source} leaves no images to test on")
+    return images

@@ -1,0 +1,163 @@
+"""One run of an experiment, from its declaration to a row: `python -m neurosql.bench.work FOLDER`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+import neurosql
+from neurosql import evaluate, files
+from neurosql import run as runs
+from neurosql.bench import rows, sources
+from neurosql.bench.declare import Job
+from neurosql.checkpoint import CONFIG, SPLIT
+from neurosql.errors import InputError
+from neurosql.report import pictures
+from neurosql.run import Run
+
+JOB, ROW, REASON, RUN, LOCK = "job.json", "row.json", "reason.txt", "run", "lock"
+SHEET, PLANE = "samples.png", "plane.png"
+SHOWN = 36
+PLANE_DIM = 2
+
+
+def carry_out(job: Job, source: str, folder: Path) -> rows.Row:
+    """Train, or go on training, then evaluate; the row is also left in `folder`."""
+    images = sources.read(job, source, folder / SPLIT)
+    run = _trained(job, images, folder / RUN)
+    row = rows.identity(job) | {"status": rows.DONE, "reason": ""} | _taken(run) | machine()
+    if job.samples:
+        began = time.perf_counter()
+        row |= _scores(job, run, images)
+        row["scoring seconds"] = round(time.perf_counter() - began, 2)
+        if job.seed == 0:
+            _draw(run, folder)
+    files.replace(folder / ROW, (json.dumps(row) + "\n").encode())
+    shutil.rmtree(folder / RUN / "checkpoints", ignore_errors=True)
+    return row
+
+
+def machine() -> rows.Row:
+    """What the figures of a row were made by."""
+    return {
+        "version": neurosql.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cpu": _cpu(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _trained(job: Job, images: Any, path: Path) -> Run:
+    if (path / CONFIG).is_file():
+        return runs.resume(path, lambda *_: images)
+    return runs.train(images, job.settings, path)
+
+
+def _taken(run: Run) -> rows.Row:
+    """Time, memory and parameters of a trained run; epochs without their validation."""
+    used, epochs = run.used, len(run.history)
+    assert used is not None
+    spent = sum(seconds for r in run.history for part, seconds in r["seconds"].items() if part != "validation")
+    return {
+        "epochs": epochs,
+        "steps": used.steps,
+        "seconds": round(used.seconds, 2),
+        "epoch seconds": round(spent / max(epochs, 1), 4),
+        "peak megabytes": round(used.peak_memory / 1e6, 1),
+        "parameters trained": used.parameters_trained,
+        "parameters sampling": used.parameters_sampling,
+    }
+
+
+def _scores(job: Job, run: Run, images: Any) -> rows.Row:
+    options = evaluate.Options(
+        samples=job.samples,
+        pairs=min(evaluate.PAIRS, job.samples),
+        seed=job.seed,
+        downstream=job.synthetic > 0,
+        synthetic=job.synthetic,
+        classifier_steps=job.classifier_steps,
+    )
+    found = evaluate.evaluate(run, images.take(run.index), images.test, options)
+    row: rows.Row = {score.key: float(score.value) for score in found.scores}
+    row |= {rows.FLOOR + score.key: float(score.floor) for score in found.scores if score.floor is not None}
+    if found.memorisation is not None:
+        row[rows.VERDICT] = found.memorisation.verdict
+    return row
+
+
+def _draw(run: Run, folder: Path) -> None:
+    if run.data["kind"] == "image":
+        pictures.sheet(run.sample(SHOWN, seed=0)[0], folder / SHEET, columns=6)
+    if run.has_codes and run.settings.generator.latent_dim == PLANE_DIM:
+        pictures.latent_plane(run, folder / PLANE)
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def main(folder: Path) -> int:
+    """Carry out the job that lies in `folder`; what goes wrong is left there too."""
+    record = json.loads((folder / JOB).read_text("utf-8"))
+    threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
+    lock = _locked(folder / LOCK)
+    try:
+        if (folder / ROW).is_file():
+            return 0
+        carry_out(Job.from_record(record["job"]), record["source"], folder)
+    except KeyboardInterrupt:
+        return 130
+    except InputError as error:
+        files.replace(folder / REASON, f"{error}\n".encode())
+        return 2
+    except BaseException:
+        files.replace(folder / REASON, traceback.format_exc().encode())
+        return 1
+    finally:
+        lock.close()
+    return 0
+
+
+def _follow(parent: int) -> None:
+    """A queue that is killed can't stop its runs: they end by themselves."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _locked(path: Path) -> IO[str]:
+    """The lock of a job's folder, once whoever has it is gone."""
+    lock = path.open("w")
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return lock
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def order(job: Job, source: str, folder: Path) -> None:
+    """Leave in `folder` what `main` needs."""
+    files.replace(folder / JOB, json.dumps({"job": job.record(), "source": source}, indent=1).encode())
+
+
+if __name__ == "__main__":
+    if "OMP_NUM_THREADS" in os.environ:
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    sys.exit(main(Path(sys.argv[1])))

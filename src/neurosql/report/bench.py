@@ -1,0 +1,199 @@
+"""The page of a bench: summary first, then tables, plots, sample sheets, and how to make it again."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from neurosql import files
+from neurosql.bench import compare, rows
+from neurosql.bench.compare import Table
+from neurosql.bench.declare import Experiment, Job
+from neurosql.bench.experiments import EXPERIMENTS, find
+from neurosql.bench.queue import PICTURES
+from neurosql.errors import InputError
+from neurosql.report import document, plots, tables
+from neurosql.report.document import Cell
+
+SMALL = "small"
+INDEX = "index.html"
+TABLES = "tables"
+
+
+def write(path: Path, pictures: Path | None = None) -> list[Path]:
+    """The page of a table of results, NAME.html beside NAME.csv, and what it shows as LaTeX and CSV in tables/.
+
+    `pictures` is the folder that holds those of the runs; by default pictures/ beside the table.
+    """
+    experiment = find(path.stem)
+    found = rows.read(path)
+    if not found:
+        raise InputError(f"{path} has no results")
+    results = list(found.values())
+    made = {"": compare.build(experiment, results)}
+    if experiment.averaged:
+        made["-average"] = compare.build(experiment, results, averaged=True)
+    written = []
+    for suffix, table in made.items():
+        for ending, content in (("tex", tables.to_latex(table)), ("csv", tables.to_csv(table))):
+            target = path.parent / TABLES / f"{path.stem}{suffix}.{ending}"
+            files.replace(target, content.encode())
+            written.append(target)
+    page = path.with_suffix(".html")
+    files.replace(page, _page(experiment, results, made, pictures or path.parent / PICTURES, path).encode())
+    return [page, *written]
+
+
+def write_all(folder: Path) -> list[Path]:
+    """The page of every table in a folder, and one that leads to them."""
+    found = [folder / f"{name}.csv" for name in EXPERIMENTS if (folder / f"{name}.csv").is_file()]
+    if not found:
+        raise InputError(f"{folder} is neither a run nor a folder of results")
+    written = [page for path in found for page in write(path)]
+    heads = [Cell("experiment", left=True), Cell("question", left=True), Cell("runs"), Cell("failed")]
+    lines = []
+    for path in found:
+        experiment, results = find(path.stem), rows.read(path).values()
+        failed = sum(row["status"] != rows.DONE for row in results)
+        lines.append((experiment, len(results), failed))
+    items = "".join(
+        f'<tr><td class="text"><a href="{escape(e.name)}.html">{escape(e.title)}</a></td>'
+        f'<td class="text">{escape(e.question)}</td><td>{count}</td><td>{failed or ""}</td></tr>'
+        for e, count, failed in lines
+    )
+    head = "".join(cell.html("th") for cell in heads)
+    body = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{items}</tbody></table></div>'
+    files.replace(folder / INDEX, document.page("Results", "Every experiment that was run.", body).encode())
+    return [folder / INDEX, *written]
+
+
+def _page(experiment: Experiment, results: list[rows.Row], made: dict[str, Table], pictures: Path, path: Path) -> str:
+    table = made[""]
+    done = [row for row in results if row["status"] == rows.DONE]
+    body = f"<h2>Summary</h2>{_summary(table, results)}"
+    body += f"<h2>Table</h2><p>{escape(tables.caption(table))}</p>{tables.to_html(table)}"
+    body += "<p>Every column has one mode; <em>real against real</em> is the same score with training images in the "
+    body += "place of samples. The paper does not say in which mode its figures are.</p>"
+    if "-average" in made:
+        body += f"<h2>Averages over latent dimensions</h2>{tables.to_html(made['-average'])}"
+    plot = plots.draw(experiment, table)
+    if plot is not None:
+        body += (
+            f'<h2>Plots</h2><div class="pictures">{document.figure(plot, plots.caption(experiment), wide=True)}</div>'
+        )
+    for kind, name, title in (("samples", "samples.png", "Samples"), ("planes", "plane.png", "Latent planes")):
+        shown = _sheets(done, pictures, name) if kind in experiment.figures else ""
+        if shown:
+            size = SMALL if kind == "samples" else ""
+            body += f'<h2>{title}, seed 0</h2><div class="pictures {size}">{shown}</div>'
+    body += f"<h2>Differences that hold up</h2>{_differences(table)}"
+    failed = [row for row in results if row["status"] != rows.DONE]
+    if failed:
+        items = "".join(f"<li>{escape(_who(row))}: {escape(str(row['reason']))}</li>" for row in failed)
+        body += f"<h2>Runs that failed</h2><ul>{items}</ul>"
+    body += f"<h2>How to make it again</h2>{_again(experiment, done, path)}"
+    return document.page(experiment.title, experiment.question, body, broad=True)
+
+
+def _summary(table: Table, results: list[rows.Row]) -> str:
+    done = sum(row["status"] == rows.DONE for row in results)
+    facts = {
+        "runs": f"{done} done" + (f", {len(results) - done} failed" if done < len(results) else ""),
+        "seeds": str(table.seeds),
+        "data": ", ".join(dict.fromkeys(f"{r['data']} ({r['images']:,} images)" for r in results)),
+        "copies": _verdicts(table),
+    }
+    heads = [Cell("method", left=True), Cell("better"), Cell("worse"), Cell("undecided"), Cell("comparisons")]
+    lines = [
+        [Cell(arm, left=True), *(Cell(str(v)) for v in (won, lost, every - won - lost, every))]
+        for arm, (won, lost, every) in table.wins().items()
+    ]
+    if not table.differences:
+        return document.definitions(facts) + "<p>One seed tests nothing: run more to compare.</p>"
+    words = "<p>Comparisons of two contenders in one score, in the same group, on the same seeds; they count where "
+    words += "the paired t test, with Holm's correction over the whole table, is below 5 %.</p>"
+    return document.definitions(facts) + words + document.table(heads, lines)
+
+
+def _verdicts(table: Table) -> str:
+    """The memorisation verdicts in words."""
+    found: dict[str, list[str]] = {}
+    for (_, arm), verdict in table.verdicts.items():
+        found.setdefault(verdict, []).append(arm)
+    order = [verdict for verdict in ("clear", "some", "no sign") if verdict in found]
+    return "; ".join(f"{verdict}: {', '.join(dict.fromkeys(found[verdict]))}" for verdict in order)
+
+
+def _differences(table: Table) -> str:
+    held = [d for d in table.differences if d.winner is not None]
+    if not held:
+        return f"<p>None of {len(table.differences)}.</p>"
+    heads = [Cell(tables.NAMES[name], left=name == "data") for name in table.factors]
+    heads += [Cell("score", left=True), Cell("mode", left=True), Cell("better", left=True), Cell("than", left=True)]
+    heads += [Cell("by"), Cell("p"), Cell("p, corrected")]
+    lines = []
+    for d in held:
+        name, mode = tables.heading(d.column)
+        row = [Cell(str(value), left=isinstance(value, str)) for value in d.group]
+        row += [
+            Cell(name, left=True),
+            Cell(mode, left=True),
+            Cell(str(d.winner), left=True),
+            Cell(str(d.loser), left=True),
+        ]
+        row += [
+            Cell(tables.figure(abs(d.mean)), abs(d.mean)),
+            Cell(f"{d.p:.1e}", d.p),
+            Cell(f"{d.adjusted:.1e}", d.adjusted),
+        ]
+        lines.append(row)
+    return document.fold(f"{len(held)} of {len(table.differences)}", document.table(heads, lines))
+
+
+def _sheets(done: list[rows.Row], pictures: Path, name: str) -> str:
+    shown = []
+    for row in done:
+        picture = pictures / f"{row['config']}-{row['seed']}-{name}"
+        if int(row["seed"]) == 0 and picture.is_file():
+            shown.append(document.figure(picture, _who(row)))
+    return "".join(shown)
+
+
+def _who(row: rows.Row) -> str:
+    dim = "" if row["latent_dim"] == "" else f", d = {row['latent_dim']}"
+    return f"{row['data']}, {row['arm']}{dim}"
+
+
+def _again(experiment: Experiment, done: list[rows.Row], path: Path) -> str:
+    budget, seeds = path.resolve().parent.name, len({row["seed"] for row in done})
+    command = (
+        f"neurosql bench run {experiment.name} --budget {budget} --seeds {seeds}\nneurosql report {path.as_posix()}"
+    )
+    made = dict.fromkeys(
+        f"neurosql {r['version']}, Python {r['python']}, torch {r['torch']}, {r['threads']} thread(s), {r['cpu']}"
+        for r in done
+    )
+    found = {}
+    known: dict[str, Job] = {}
+    for name in ("smoke", "laptop", "paper"):
+        known |= {job.config: job for job in experiment.jobs(name, 1)}
+    for row in done:
+        if row["config"] in known:
+            found[_who(row)] = known[row["config"]].settings.flat()
+    settings = escape(json.dumps(_common(found), indent=1))
+    return f"<pre>{escape(command)}</pre><p>{'<br>'.join(map(escape, made))}</p>" + document.fold(
+        "all settings", f"<pre>{settings}</pre>"
+    )
+
+
+def _common(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Settings that all runs share, once, and what each has besides."""
+    shared = {
+        name: value
+        for name, value in next(iter(found.values()), {}).items()
+        if all(name in other and other[name] == value for other in found.values())
+    }
+    own = {who: {k: v for k, v in settings.items() if k not in shared} for who, settings in found.items()}
+    return {"all": shared, **own}

@@ -1,0 +1,134 @@
+"""What every page is made of: one HTML file that needs nothing else to open, and prints well."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1.5rem; }
+body.broad { max-width: 84rem; }
+h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
+p.lead { margin: 0 0 1.2rem; opacity: .8; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; margin: 0; }
+dt { opacity: .7; } dd { margin: 0; font-variant-numeric: tabular-nums; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1.5rem; }
+.pictures.small { grid-template-columns: repeat(auto-fill, minmax(min(13rem, 100%), 1fr)); }
+figure { margin: 0; } figure.wide { grid-column: 1 / -1; }
+figure img { width: 100%; height: auto; border-radius: 4px; background: #fff; }
+figcaption { font-size: .9rem; opacity: .75; }
+pre { overflow-x: auto; padding: .8rem; border-radius: 4px;
+  background: color-mix(in srgb, currentColor 8%, transparent); }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap; }
+th { font-weight: 600; vertical-align: bottom; border-bottom: 1px solid currentColor; }
+th small, td small { display: block; font-weight: 400; opacity: .65; }
+th.text, td.text { text-align: left; }
+tbody tr.first td { border-top: 1px solid color-mix(in srgb, currentColor 25%, transparent); }
+tr.floor td { opacity: .65; font-style: italic; }
+table.sortable th { cursor: pointer; } table.sortable th:focus-visible { outline: 2px solid; }
+th[aria-sort=ascending]::after { content: " ▲"; } th[aria-sort=descending]::after { content: " ▼"; }
+@media print { body { max-width: none; padding: 0; font-size: 11px; } details { display: none; }
+  .scroll { overflow: visible; } table { font-size: 8px; } th, td { padding: .1rem .25rem; }
+  h2 { break-after: avoid; } figure, tr { break-inside: avoid; } }
+"""
+# A click on a heading sorts by that column, numbers as numbers; cells without one stay at the end.
+SORT = """
+for (const table of document.querySelectorAll("table.sortable")) {
+  const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
+  heads.forEach((head, column) => {
+    const sort = () => {
+      const down = head.getAttribute("aria-sort") === "ascending";
+      heads.forEach(h => h.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const value = row => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
+      const rows = [...table.tBodies[0].rows];
+      rows.forEach(row => row.classList.remove("first"));
+      rows.sort((a, b) => {
+        const [x, y] = [value(a), value(b)];
+        if (x === "" || y === "") return (x === "") - (y === "");
+        const order = isNaN(x) || isNaN(y) ? x.localeCompare(y) : x - y;
+        return down ? -order : order;
+      });
+      table.tBodies[0].append(...rows);
+    };
+    head.tabIndex = 0;
+    head.addEventListener("click", sort);
+    head.addEventListener("keydown", event => { if (event.key === "Enter") sort(); });
+  });
+}
+"""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a table shows in one place."""
+
+    text: str
+    value: float | None = None
+    """What it is sorted by, where that isn't the text."""
+    below: str = ""
+    """Small print under it."""
+    bold: bool = False
+    left: bool = False
+
+    def html(self, tag: str = "td") -> str:
+        text = escape(self.text)
+        content = (f"<b>{text}</b>" if self.bold else text) + (
+            f"<small>{escape(self.below)}</small>" * bool(self.below)
+        )
+        kind = ' class="text"' if self.left else ""
+        sorted_by = "" if self.value is None else f' data-value="{self.value!r}"'
+        return f"<{tag}{kind}{sorted_by}>{content}</{tag}>"
+
+
+def page(title: str, lead: str, body: str, broad: bool = False) -> str:
+    """The whole document."""
+    script = f"<script>{SORT}</script>" if 'class="sortable"' in body else ""
+    return f"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)} · neurosql</title><style>{STYLE}</style>
+<body{' class="broad"' if broad else ""}>
+<h1>{escape(title)}</h1>
+<p class="lead">{escape(lead)}</p>
+{body}
+{script}
+</html>
+"""
+
+
+def definitions(facts: dict[str, str]) -> str:
+    """Names and what they are, without those that are empty."""
+    return f"<dl>{''.join(f'<dt>{escape(k)}</dt><dd>{escape(v)}</dd>' for k, v in facts.items() if v)}</dl>"
+
+
+def table(heads: Sequence[Cell], rows: Sequence[Sequence[Cell]], kinds: Sequence[str] | None = None) -> str:
+    """A table that sorts; `kinds` are the rows' classes."""
+    head = "".join(cell.html("th") for cell in heads)
+    lines = []
+    for number, row in enumerate(rows):
+        kind = f' class="{kinds[number]}"' if kinds and kinds[number] else ""
+        lines.append(f"<tr{kind}>{''.join(cell.html() for cell in row)}</tr>")
+    body = "\n".join(lines)
+    whole = f'<table class="sortable"><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>'
+    return f'<div class="scroll">{whole}</div>'
+
+
+def figure(picture: Path | bytes, caption: str, wide: bool = False) -> str:
+    """A PNG, embedded, with its caption."""
+    data = base64.b64encode(picture if isinstance(picture, bytes) else picture.read_bytes()).decode()
+    text = escape(caption)
+    kind = ' class="wide"' if wide else ""
+    return (
+        f'<figure{kind}><img src="data:image/png;base64,{data}" alt="{text}"><figcaption>{text}</figcaption></figure>'
+    )
+
+
+def fold(summary: str, content: str) -> str:
+    """What a reader may open."""
+    return f"<details><summary>{escape(summary)}</summary>{content}</details>"

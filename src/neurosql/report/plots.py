@@ -1,0 +1,92 @@
+"""The plots of a bench: scores against the latent dimension, time and memory against the number of images."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from neurosql.bench.compare import Table
+from neurosql.bench.declare import Experiment
+from neurosql.report import tables
+from neurosql.report.pictures import INK, Figure, colormaps
+
+PANELS = 6
+LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 8}
+
+
+def caption(experiment: Experiment) -> str:
+    if "lines" in experiment.figures:
+        return "mean seconds of an epoch, and peak memory, against the number of images"
+    return "means over seeds with their 95 % intervals; the dotted line is real against real"
+
+
+def draw(experiment: Experiment, table: Table) -> bytes | None:
+    """Scores against what varies: the latent dimension, or the number of images."""
+    if "lines" in experiment.figures:
+        return _lines(table)
+    if "latent_dim" not in table.factors or not table.columns:
+        return None
+    place = table.factors.index("latent_dim")
+    dims = sorted({group[place] for group, _ in table.lines if group[place] != ""})
+    columns = table.columns[:PANELS]
+    arms = list(dict.fromkeys(arm for _, arm in table.lines))
+    figure = Figure(figsize=(11, 3.2 * -(-len(columns) // 3) + 0.5), layout="constrained")
+    panels = figure.subplots(-(-len(columns) // 3), 3, squeeze=False).ravel()
+    for axes, column in zip(panels, columns):
+        for number, arm in enumerate(arms):
+            cells = {group[place]: table.cells.get((group, arm, column)) for group, name in table.lines if name == arm}
+            points = [(dims.index(d), c) for d, c in cells.items() if d != "" and c is not None]
+            flat = cells.get("")
+            spots = points or ([(i, flat) for i in range(len(dims))] if flat else [])
+            if spots:
+                x = [place_ + 0.05 * (number - len(arms) / 2) for place_, _ in spots]
+                y = [cell.mean for _, cell in spots]
+                err = [0.0 if cell.n < 2 else (cell.high - cell.low) / 2 for _, cell in spots]
+                style = {"marker": "o", "ms": 4} if points else {"ls": "--"}
+                axes.errorbar(x, y, err, color=colormaps["tab10"](number % 10), lw=1.2, capsize=2, label=arm, **style)
+        floors = [value for (_, name), value in table.floors.items() if name == column]
+        if floors:
+            axes.axhline(sum(floors) / len(floors), color="#999999", lw=1, ls=":")
+        name, mode = tables.heading(column)
+        axes.set_title(f"{name}{f' ({mode})' if mode else ''}", fontsize=9, color=INK)
+        axes.set_xticks(range(len(dims)), [str(d) for d in dims])
+        axes.set_xlabel("latent dimension", fontsize=8)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(columns) :]:
+        axes.set_visible(False)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False, fontsize=8
+    )
+    return _png(figure)
+
+
+def _lines(table: Table) -> bytes:
+    """Time and memory against N: a panel a batch size."""
+    images, batch = (table.factors.index(name) for name in ("images", "batch"))
+    batches = sorted({group[batch] for group, _ in table.lines})
+    arms = list(dict.fromkeys(arm for _, arm in table.lines))
+    figure = Figure(figsize=(3 * len(batches) + 0.5, 3 * len(table.columns) + 0.6), layout="constrained")
+    panels = figure.subplots(len(table.columns), len(batches), squeeze=False, sharex=True, sharey="row")
+    for line, column in zip(panels, table.columns):
+        for axes, size in zip(line, batches):
+            for number, arm in enumerate(arms):
+                cells = {
+                    g[images]: table.cells.get((g, a, column)) for g, a in table.lines if a == arm and g[batch] == size
+                }
+                points = sorted((n, cell.mean) for n, cell in cells.items() if cell is not None)
+                if points:
+                    axes.loglog(*zip(*points), marker="o", ms=3, color=colormaps["tab10"](number), label=arm)
+            axes.set_title(f"m = {size}", fontsize=9, color=INK)
+            axes.set_xlabel("N", fontsize=8)
+            axes.tick_params(labelsize=8)
+            axes.spines[["top", "right"]].set_visible(False)
+        line[0].set_ylabel(column, fontsize=8)
+    figure.legend(*panels[0][0].get_legend_handles_labels(), ncols=4, **LEGEND)
+    return _png(figure)
+
+
+def _png(figure: Any) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, dpi=110)
+    return content.getvalue()

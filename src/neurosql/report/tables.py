@@ -1,0 +1,167 @@
+"""The table of an experiment as HTML, LaTeX and CSV: the same lines and figures in each."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import Any
+
+from neurosql.bench.compare import Estimate, Group, Table, direction, mode_of
+from neurosql.report import document
+from neurosql.report.document import Cell
+
+NAMES = {
+    "data": "data",
+    "latent_dim": "d",
+    "images": "N",
+    "batch": "m",
+    "pixels": "pixels",
+    "backbone": "backbone",
+}
+FLOOR = "real against real"
+ARROW = {1: "↑", -1: "↓", 0: ""}
+LATEX_ARROW = {1: r"$\uparrow$", -1: r"$\downarrow$", 0: ""}
+
+
+def figure(value: float) -> str:
+    """A number to three or four digits."""
+    if not math.isfinite(value):
+        return ""
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 100 else f"{value:.2f}" if size >= 10 else f"{value:.3f}"
+
+
+def half_width(estimate: Estimate) -> str:
+    return f"± {figure((estimate.high - estimate.low) / 2)}" if math.isfinite(estimate.low) else ""
+
+
+def heading(column: str) -> tuple[str, str]:
+    """A column's name, and its mode in small print."""
+    mode = mode_of(column)
+    name = column.removesuffix(f" {mode}") if mode else column
+    return f"{name} {ARROW[direction(column)]}".strip(), mode
+
+
+def printed_scores(table: Table) -> list[str]:
+    """Scores that the paper has figures for, in the order of the columns."""
+    found = dict.fromkeys(score for _, _, score in table.printed)
+    order = [score for column in table.columns for score in found if column.startswith(score)]
+    return list(dict.fromkeys([*order, *found]))
+
+
+def to_html(table: Table) -> str:
+    """A line for each contender, floors under each group, and the paper's figures at the end."""
+    printed = printed_scores(table)
+    heads = [Cell(NAMES[name], left=name == "data") for name in table.factors] + [Cell("method", left=True)]
+    heads += [Cell(name, below=mode) for name, mode in map(heading, table.columns)]
+    heads += [Cell(score, below="in the paper") for score in printed]
+    heads += [Cell("copies", left=True)] if table.verdicts else []
+    lines: list[list[Cell]] = []
+    kinds: list[str] = []
+    for number, (group, arm) in enumerate(table.lines):
+        row = [Cell(*_factor(value), left=isinstance(value, str) and value != "") for value in group]
+        row.append(Cell(arm, left=True))
+        for column in table.columns:
+            cell = table.cells.get((group, arm, column))
+            row.append(Cell("") if cell is None else _shown(cell, (group, arm, column) in table.bold))
+        row += [_printed(table, group, arm, score) for score in printed]
+        row += [Cell(table.verdicts.get((group, arm), ""), left=True)] if table.verdicts else []
+        lines.append(row)
+        kinds.append("first" if number and table.lines[number - 1][0] != group else "")
+        last = number + 1 == len(table.lines) or table.lines[number + 1][0] != group
+        if last and any((group, column) in table.floors for column in table.columns):
+            row = [Cell(*_factor(value), left=isinstance(value, str) and value != "") for value in group]
+            row += [Cell(FLOOR, left=True)]
+            floors = [table.floors.get((group, column)) for column in table.columns]
+            row += [Cell("") if value is None else Cell(figure(value), value) for value in floors]
+            lines.append(row + [Cell("")] * (len(heads) - len(row)))
+            kinds.append("floor")
+    return document.table(heads, lines, kinds)
+
+
+def _factor(value: Any) -> tuple[str, float | None]:
+    return (f"{value:,}", float(value)) if isinstance(value, int) else ("any" if value == "" else str(value), None)
+
+
+def _shown(cell: Estimate, bold: bool) -> Cell:
+    return Cell(figure(cell.mean), cell.mean, half_width(cell), bold)
+
+
+def _printed(table: Table, group: Group, arm: str, score: str) -> Cell:
+    value = table.printed.get((group, arm, score))
+    return Cell("") if value is None else Cell(figure(value), value)
+
+
+def to_csv(table: Table) -> str:
+    """Mean, interval and number of seeds of each cell, the floor and the paper's figure: a row a cell."""
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(
+        [*table.factors, "method", "score", "mode", "mean", "low", "high", "seeds", "holds_up", "floor", "paper"]
+    )
+    for group, arm in table.lines:
+        for column in table.columns:
+            cell = table.cells.get((group, arm, column))
+            if cell is None:
+                continue
+            mode = mode_of(column)
+            name = column.removesuffix(f" {mode}") if mode else column
+            interval = ["" if math.isnan(v) else v for v in (cell.low, cell.high)]
+            holds = int((group, arm, column) in table.bold)
+            floor = table.floors.get((group, column), "")
+            paper = table.printed.get((group, arm, name.removesuffix(" random net")), "")
+            out.writerow([*group, arm, name, mode, cell.mean, *interval, cell.n, holds, floor, paper])
+    return text.getvalue()
+
+
+def to_latex(table: Table) -> str:
+    """A booktabs table; a caption says what is bold."""
+    printed = printed_scores(table)
+    spec = "l" * (len(table.factors) + 1) + "r" * (len(table.columns) + len(printed))
+    heads = [NAMES[name] for name in table.factors] + ["method"]
+    for column in table.columns:
+        mode = mode_of(column)
+        name = column.removesuffix(f" {mode}") if mode else column
+        below = rf"\\{{\scriptsize {_escaped(mode)}}}" if mode else ""
+        heads.append(rf"\shortstack{{{_escaped(name)} {LATEX_ARROW[direction(column)]}{below}}}")
+    heads += [rf"\shortstack{{{_escaped(score)}\\{{\scriptsize in the paper}}}}" for score in printed]
+    lines = [r"\begin{table}", r"\centering\small", rf"\caption{{{_escaped(caption(table))}}}"]
+    lines += [rf"\begin{{tabular}}{{{spec}}}", r"\toprule", " & ".join(heads) + r" \\", r"\midrule"]
+    before: Group | None = None
+    for group, arm in table.lines:
+        if before is not None and group != before:
+            lines.append(r"\addlinespace")
+        cells = [_escaped(_factor(value)[0]) if group != before else "" for value in group] + [_escaped(arm)]
+        for column in table.columns:
+            cells.append(_latex(table.cells.get((group, arm, column)), (group, arm, column) in table.bold))
+        for score in printed:
+            cells.append(figure(table.printed.get((group, arm, score), math.nan)))
+        lines.append(" & ".join(cells) + r" \\")
+        before = group
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+
+def caption(table: Table) -> str:
+    """What the figures are, in words."""
+    seeds = f"Mean over {table.seeds} seeds" if table.seeds > 1 else "One seed"
+    half = ", ± half of the 95 % interval" if table.seeds > 1 else ""
+    return (
+        f"{table.experiment.title}. {seeds}{half}. Bold: better than every other contender of the group in "
+        "paired t tests on the same seeds, Holm's correction over the table, 5 %."
+    )
+
+
+def _latex(cell: Estimate | None, bold: bool) -> str:
+    if cell is None:
+        return ""
+    text = figure(cell.mean)
+    text = rf"\textbf{{{text}}}" if bold else text
+    half = half_width(cell).removeprefix("± ")
+    return rf"{text} {{\scriptsize $\pm$ {half}}}" if half else text
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", r"\%").replace("±", r"$\pm$").replace("&", r"\&").replace("_", r"\_")

@@ -1,0 +1,355 @@
+"""Benches: declarations, rows, statistics, the queue, and every experiment at the smallest budget."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import stats
+
+from neurosql import cli
+from neurosql.bench import compare, queue, rows, sources, work
+from neurosql.bench.declare import SCALES, Arm, Experiment, Grid, Job
+from neurosql.bench.experiments import EXPERIMENTS
+from neurosql.errors import InputError
+from neurosql.report import bench as page
+from neurosql.report import tables
+
+NAMES = list(EXPERIMENTS)
+ASKED = ("main", "mnist", "celeba", "afhq", "oasis", "assignment", "cost", "schedule", "resolution", "runtime")
+ASKED += ("scalability", "downstream", "planes", "sheets", "start", "lattice", "subset", "momentum", "presets")
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory):
+    """Small stand-ins for celeba, afhq, oasis and mnist, in the layouts that people have."""
+    root = tmp_path_factory.mktemp("data")
+    chance = np.random.default_rng(0)
+
+    def save(path, channels):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Coarse blocks: no two heads are alike, so none are near duplicates.
+        coarse = chance.integers(0, 256, (5, 5, channels), np.uint8).repeat(6, 0).repeat(6, 1)
+        Image.fromarray(coarse[..., 0] if channels == 1 else coarse).save(path, quality=90)
+
+    for i in range(150):
+        save(root / "celeba" / "img_align_celeba" / f"{i + 1:06d}.jpg", 3)
+        save(root / "afhq" / ("train" if i < 100 else "val") / "cat" / f"flickr_cat_{i:06d}.jpg", 3)
+        kind = ("Non Demented", "Very mild Dementia", "Mild Dementia", "Moderate Dementia")[i % 4]
+        save(root / "oasis" / "Data" / kind / f"slice_{i}.jpg", 1)
+    return root
+
+
+@pytest.fixture(scope="session")
+def jobs(tmp_path_factory):
+    """The folder of all runs, and the rows of those that some test has carried out already."""
+    return tmp_path_factory.mktemp("jobs"), {}
+
+
+def carried_out(experiment, root, folder, known, seeds=1):
+    """Every run of an experiment, in this process; their pictures lie together."""
+    results = []
+    for job in experiment.jobs("smoke", seeds):
+        if job.key not in known:
+            source = sources.path_of(job, str(root))
+            known[job.key] = work.carry_out(job, source, folder / job.folder)
+            for picture in (folder / job.folder).glob("*.png"):
+                picture.rename(folder / f"{job.folder}-{picture.name}")
+        results.append(rows.identity(job) | {k: v for k, v in known[job.key].items() if k not in rows.IDENTITY})
+    return results
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_experiment_runs_and_fills_its_table(name, pictures, jobs, tmp_path):
+    experiment = EXPERIMENTS[name]
+    results = carried_out(experiment, pictures, *jobs)
+    rows.write(tmp_path / f"{name}.csv", results)
+    table = compare.build(experiment, rows.read(tmp_path / f"{name}.csv").values())
+    needs_weights = {column for column in experiment.columns if column.startswith(("lpips", "vgg"))}
+    assert set(table.columns) == set(experiment.columns) - needs_weights
+    lines = {(tuple(row[factor] for factor in experiment.rows), row["arm"]) for row in results}
+    assert set(table.lines) == lines and len(results) == len(list(experiment.jobs("smoke", 1)))
+    written = page.write(tmp_path / f"{name}.csv", jobs[0])
+    text = written[0].read_text("utf-8")
+    assert all(arm.name.replace("'", "&#x27;") in text for grid in experiment.grids for arm in grid.arms)
+    sheets = len(results) if "samples" in experiment.figures else 0
+    assert text.count("data:image/png") >= sheets + ("latent_dim" in experiment.rows or "lines" in experiment.figures)
+
+
+def test_the_list_names_every_experiment(capsys):
+    assert cli.main(["bench", "list"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == NAMES and set(ASKED) <= set(listed)
+    assert {f"{data}-{net}" for data in ("mnist", "celeba", "afhq", "oasis") for net in ("resnet", "unet")} <= set(
+        NAMES
+    )
+
+
+@pytest.mark.parametrize("budget", SCALES)
+@pytest.mark.parametrize("name", NAMES)
+def test_lines_of_a_table_are_told_apart(name, budget):
+    jobs = list(EXPERIMENTS[name].jobs(budget, 1))
+    lines = [tuple(v for k, v in rows.identity(job).items() if k not in ("seed", "config", "preset")) for job in jobs]
+    assert len(set(lines)) == len(lines) == len({job.key for job in jobs})
+    for job in jobs[:3]:
+        again = Job.from_record(json.loads(json.dumps(job.record())))
+        assert again == job and again.config == job.config
+
+
+def test_methods_on_one_seed_share_images_budget_and_generator():
+    for name in ("mnist", "celeba"):
+        jobs = list(EXPERIMENTS[name].jobs("laptop", 1))
+        for what in ("epochs", "batch_size", "holdout", "clip"):
+            assert len({getattr(job.settings.training, what) for job in jobs}) == 1
+        assert len({(job.images, job.pixels, job.settings.generator.size) for job in jobs}) == 1
+
+
+def test_the_published_benches_are_as_large_as_they_should_be():
+    jobs = list(EXPERIMENTS["mnist"].jobs("laptop"))
+    assert {job.seed for job in jobs} == set(range(5)) and {job.images for job in jobs} == {2000}
+    assert all(job.settings.training.epochs >= 40 for job in jobs)
+    for arm in ("NeuroSQL", "NeuroSQL, paper", "VAE", "GAN"):
+        assert {job.latent_dim for job in jobs if job.arm == arm} == {2, 3, 8, 16}
+    for name in ("celeba", "afhq", "oasis"):
+        jobs = list(EXPERIMENTS[name].jobs("laptop"))
+        assert {job.seed for job in jobs} == set(range(3)) and min(job.pixels for job in jobs) >= 32
+        assert {job.latent_dim for job in jobs if job.arm == "VAE"} == {2, 8, 32}
+
+
+# --- statistics ---
+
+
+def test_estimates_are_those_of_scipy():
+    values = np.random.default_rng(0).normal(size=5)
+    found = compare.estimate(values)
+    expected = stats.t.interval(0.95, 4, values.mean(), stats.sem(values))
+    np.testing.assert_allclose((found.low, found.high), expected)
+    assert np.isnan(compare.estimate([1.0]).low)
+
+
+def test_the_paired_test_is_that_of_scipy():
+    chance = np.random.default_rng(1)
+    for _ in range(20):
+        a, b = chance.normal(size=(2, 6))
+        assert compare.paired_p(a, b) == pytest.approx(stats.ttest_rel(a, b).pvalue)
+    assert compare.paired_p([1.0, 2.0], [1.0, 2.0]) == 1.0 and compare.paired_p([1.0], [5.0]) == 1.0
+    assert compare.paired_p([1.0, 2.0, 3.0], [2.0, 3.0, 4.0]) == 0.0
+
+
+def test_holm_rejects_step_by_step():
+    chance = np.random.default_rng(2)
+    for _ in range(50):
+        p = chance.random(8) ** 3
+        rejected = set()
+        for rank, place in enumerate(np.argsort(p)):
+            if p[place] > 0.05 / (8 - rank):
+                break
+            rejected.add(place)
+        assert {i for i, q in enumerate(compare.holm(p)) if q <= 0.05} == rejected
+    assert compare.holm([]) == []
+
+
+TOY = Experiment("toy", "Toy", "?", (Grid((Arm("a"), Arm("b"), Arm("c"))),), ("ssim sampled", "drift codes"))
+
+
+def toy_rows(**of):
+    """Rows with an SSIM of mean `of[arm]` and a small common noise by seed."""
+    chance = np.random.default_rng(3)
+    noise = chance.normal(scale=0.1, size=5)
+    own = {arm: chance.normal(scale=0.001, size=5) for arm in of}
+    return [
+        {"data": "mnist", "latent_dim": 8, "backbone": "convnet", "arm": arm, "seed": seed, "status": "done"}
+        | {"config": arm, "ssim sampled": float(mean + noise[seed] + own[arm][seed]), "drift codes": 1.0}
+        for arm, mean in of.items()
+        for seed in range(5)
+    ]
+
+
+def test_a_cell_is_bold_only_when_it_is_better_than_every_other():
+    table = compare.build(TOY, toy_rows(a=0.5, b=0.4, c=0.3))
+    assert table.bold == {(("mnist", 8), "a", "ssim sampled")}
+    assert table.wins() == {"a": (2, 0, 2), "b": (1, 1, 2), "c": (0, 2, 2)}
+    # Level with one other, it isn't, however far the third is behind.
+    level = compare.build(TOY, toy_rows(a=0.5, b=0.5, c=0.3))
+    assert level.bold == set() and level.wins()["c"] == (0, 2, 2)
+    assert compare.build(TOY, [row for row in toy_rows(a=0.5, b=0.1) if row["seed"] == 0]).bold == set()
+
+
+def test_methods_without_a_latent_dimension_meet_those_of_every_dimension():
+    results = toy_rows(a=0.5, b=0.4) + [row | {"latent_dim": 2} for row in toy_rows(a=0.5, b=0.4)]
+    results += [row | {"latent_dim": ""} for row in toy_rows(c=0.3)]
+    table = compare.build(TOY, results)
+    assert table.wins()["c"][2] == 4 and table.wins()["a"][2] == 4
+    assert {group for group, _, _ in table.bold} == {("mnist", 2), ("mnist", 8)}
+
+
+def test_every_score_has_the_direction_that_it_declares(digits):
+    import neurosql
+    from neurosql import data, evaluate
+
+    images = data.from_array(digits[0][:120], digits[1][:120])
+    run = neurosql.fit(images, budget="smoke", latent_dim=2, width=16, conditional=True)
+    unseen = data.from_array(digits[0][120:200], digits[1][120:200])
+    options = evaluate.Options(samples=40, downstream=True, synthetic=40, classifier_steps=3)
+    found = evaluate.evaluate(run, images.take(run.index), unseen, options)
+    sign = {"higher": 1, "lower": -1, "none": 0}
+    assert {s.key: compare.direction(s.key) for s in found.scores} == {s.key: sign[s.direction] for s in found.scores}
+    with pytest.raises(KeyError):
+        compare.direction("beauty")
+
+
+def test_the_papers_figures_stand_beside_the_cells_that_they_belong_to():
+    results = [row | {"arm": "VAE", "proxy-fid random net sampled": 1.0} for row in toy_rows(a=0.5)]
+    results = [row | {"latent_dim": 2} for row in results]
+    table = compare.build(EXPERIMENTS["mnist"], results)
+    assert table.printed[("mnist", 2), "VAE", "proxy-fid"] == pytest.approx(1.070473)
+    averages = compare.build(EXPERIMENTS["mnist"], results, averaged=True)
+    assert averages.printed[("mnist",), "VAE", "ssim"] == pytest.approx(0.178999)
+    main = compare.build(EXPERIMENTS["main"], results)
+    assert main.printed[("mnist",), "VAE", "ssim"] == pytest.approx(0.179)
+    classified = [row | {"arm": "NeuroSQL, by class", "downstream accuracy sampled": 0.9} for row in results]
+    assert compare.build(EXPERIMENTS["downstream"], classified).printed[
+        ("mnist", 2), "NeuroSQL, by class", "downstream accuracy"
+    ] == pytest.approx(0.8771)
+
+
+def test_tables_as_latex_and_csv_hold_the_same_figures():
+    table = compare.build(TOY, toy_rows(a=0.5, b=0.4, c=0.3))
+    latex, plain = tables.to_latex(table), tables.to_csv(table).splitlines()
+    assert latex.count(r"\textbf") == 1 and latex.count(r"\\") >= 4 and "Toy" in latex
+    assert plain[0].startswith("data,latent_dim,method,score,mode,mean") and len(plain) == 1 + 3 * 2
+    assert tables.figure(table.cells[("mnist", 8), "a", "ssim sampled"].mean) in latex
+
+
+# --- rows ---
+
+
+def test_rows_survive_the_file(tmp_path):
+    results = toy_rows(a=0.1, b=1 / 3)
+    results[0] |= {"reason": 'it said "no", twice', "images": 2000}
+    rows.write(tmp_path / "t.csv", results)
+    again = rows.read(tmp_path / "t.csv")
+    assert [again[rows.key_of(row)]["ssim sampled"] for row in results] == [row["ssim sampled"] for row in results]
+    rows.write(
+        tmp_path / "hash.csv", [results[0] | {"config": "12e456789012"}, results[1] | {"config": "000123456789"}]
+    )
+    assert list(rows.read(tmp_path / "hash.csv")) == [("12e456789012", 0), ("000123456789", 1)]
+    assert again["a", 0]["reason"] == results[0]["reason"] and again["a", 0]["images"] == 2000
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="not a table of results"):
+        rows.read(tmp_path / "t.csv")
+
+
+def test_merging_prefers_runs_that_finished(tmp_path):
+    one, two = toy_rows(a=0.1), toy_rows(a=0.2, b=0.3)
+    one[0] |= {"status": "failed", "reason": "no luck"}
+    merged = rows.merge([{rows.key_of(r): r for r in one}, {rows.key_of(r): r for r in two}])
+    assert merged["a", 0] == two[0] and merged["a", 1] == one[1] and len(merged) == 10
+
+
+def test_shards_cover_every_run_once(tmp_path):
+    chosen = [EXPERIMENTS["start"], EXPERIMENTS["assignment"]]
+    parts = [queue.plan(chosen, "laptop", tmp_path, shard=(i, 3)).left for i in (1, 2, 3)]
+    keys = [job.key for part in parts for job in part]
+    every = {job.key for experiment in chosen for job in experiment.jobs("laptop")}
+    assert len(keys) == len(set(keys)) and set(keys) == every
+    for text in ("0/3", "4/3", "1", "a/b"):
+        with pytest.raises(InputError, match="shard"):
+            queue.shard_of(text)
+
+
+def test_runs_that_measure_time_come_last(tmp_path):
+    left = queue.plan([EXPERIMENTS["runtime"], EXPERIMENTS["start"]], "laptop", tmp_path).left
+    alone = [job.alone for job in left]
+    assert alone == sorted(alone) and any(alone) and not all(alone)
+
+
+# --- the queue ---
+
+SMALL = ("start", "--budget", "smoke", "--seeds", "1", "--jobs", "2")
+
+
+def bench(out, *more, **options):
+    command = [sys.executable, "-m", "neurosql", "bench", "run", *SMALL, "--out", str(out), *more]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
+
+
+def without_times(path):
+    return [{k: v for k, v in row.items() if k not in rows.MEASURED} for row in rows.read(path).values()]
+
+
+def test_a_bench_that_is_killed_again_and_again_ends_with_the_same_table(tmp_path):
+    assert bench(tmp_path / "whole").wait(timeout=300) == 0
+    chance = random.Random(0)
+    for _ in range(4):
+        process = bench(tmp_path / "killed", start_new_session=True)
+        time.sleep(chance.uniform(2, 8))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert bench(tmp_path / "killed").wait(timeout=300) == 0
+    expected = without_times(tmp_path / "whole" / "start.csv")
+    assert without_times(tmp_path / "killed" / "start.csv") == expected
+    assert len(expected) == 6 and {row["status"] for row in expected} == {"done"}
+    assert len(list((tmp_path / "killed" / queue.PICTURES).glob("*.png"))) == 6 + 2
+
+
+def test_a_run_that_fails_is_kept_with_its_reason_and_does_not_stop_the_others(tmp_path, capsys):
+    (tmp_path / "data" / "celeba").mkdir(parents=True)
+    (tmp_path / "data" / "celeba" / "000001.jpg").write_text("<html>sign in</html>")
+    grid = Grid((Arm("NeuroSQL"),), data=("celeba", "mnist"))
+    experiment = Experiment("start", "Two sets", "?", (grid,), ("ssim sampled",))
+    plan = queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data"))
+    queue.run(plan, 1, progress=False)
+    found = {row["data"]: row for row in rows.read(tmp_path / "out" / "start.csv").values()}
+    assert found["mnist"]["status"] == "done" and found["celeba"]["status"] == "failed"
+    assert "000001.jpg" in found["celeba"]["reason"]
+    # It isn't run again unless asked.
+    assert not queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data")).left
+    again = queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data"), retry=True)
+    assert [job.data for job in again.left] == ["celeba"]
+    assert "failed" in page.write(tmp_path / "out" / "start.csv")[0].read_text("utf-8")
+
+
+def test_data_that_are_not_at_hand_are_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv(sources.VARIABLE, raising=False)
+    assert cli.main(["bench", "run", "celeba", "--budget", "smoke", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert "celeba is not at hand" in said.out and "nothing to run" in said.err
+    assert cli.main(["bench", "run", "celebrities"]) == 2
+    assert "no experiment 'celebrities'" in capsys.readouterr().err
+
+
+def test_results_of_two_machines_are_joined(tmp_path, capsys):
+    jobs = list(EXPERIMENTS["start"].jobs("laptop", 2))
+    made = [rows.identity(job) | {"status": "done", "ssim sampled": 0.1 * i} for i, job in enumerate(jobs)]
+    for i in (0, 1):
+        rows.write(tmp_path / f"m{i}" / "start.csv", made[i::2])
+    sheet = f"{jobs[1].folder}-{work.SHEET}"
+    (tmp_path / "m1" / queue.PICTURES).mkdir()
+    Image.new("L", (4, 4)).save(tmp_path / "m1" / queue.PICTURES / sheet)
+    assert cli.main(["bench", "merge", str(tmp_path / "m0"), str(tmp_path / "m1"), "--out", str(tmp_path / "all")]) == 0
+    joined = rows.read(tmp_path / "all" / "start.csv")
+    assert list(joined) == [job.key for job in jobs]
+    assert (tmp_path / "all" / queue.PICTURES / sheet).is_file()
+    assert cli.main(["bench", "merge", str(tmp_path / "nowhere"), "--out", str(tmp_path / "all")]) == 2
+    assert cli.main(["report", str(tmp_path / "all")]) == 0
+    assert (tmp_path / "all" / "index.html").is_file() and (tmp_path / "all" / "tables" / "start.tex").is_file()
+    assert cli.main(["report", str(tmp_path / "m0" / "none.csv")]) == 2
+    assert "neither a run folder" in capsys.readouterr().err
+
+
+def test_the_split_of_a_job_is_its_own_and_stays(shared_data, tmp_path):
+    for job in EXPERIMENTS["oasis"].jobs("laptop", 2):
+        if job.arm != "NeuroSQL" or job.latent_dim != 2:
+            continue
+        source = sources.path_of(job, str(shared_data))
+        images = sources.read(job, source, tmp_path / f"{job.seed}.json")
+        assert 1900 < len(images) <= 2000 and len(images.test) >= 200 and images.shape == (1, 32, 32)
+        again = sources.read(job, source, tmp_path / f"{job.seed}.json")
+        np.testing.assert_array_equal(images.x, again.x)
+    assert (tmp_path / "0.json").read_text() != (tmp_path / "1.json").read_text()
