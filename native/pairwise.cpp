@@ -31,7 +31,7 @@ using Costs = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 constexpr double WORTH_THREADS = 2e6;
 
 // Parts for each thread, so that none waits long for the last one.
-constexpr int64_t PARTS_A_THREAD = 4;
+constexpr int64_t PARTS_A_THREAD = 10;
 
 // Columns of a block at most: it keeps as many floats as it has entries.
 constexpr int64_t MOST_COLUMNS = 2048;
