@@ -222,7 +222,7 @@ def test_tables_as_latex_and_csv_hold_the_same_figures():
     table = compare.build(TOY, toy_rows(a=0.5, b=0.4, c=0.3))
     latex, plain = tables.to_latex(table), tables.to_csv(table).splitlines()
     assert latex.count(r"\textbf") == 1 and latex.count(r"\\") >= 4 and "Toy" in latex
-    assert plain[0].startswith("data,latent_dim,method,score,mode,mean") and len(plain) == 1 + 3 * 2
+    assert plain[0].startswith("data,latent_dim,method,score,features,mode,mean") and len(plain) == 1 + 3 * 2
     assert tables.figure(table.cells[("mnist", 8), "a", "ssim sampled"].mean) in latex
 
 

@@ -138,7 +138,7 @@ def build(experiment: Experiment, rows: Iterable[Row], averaged: bool = False) -
                 floors.setdefault((group, column), []).append(floor)
         if row.get("memorisation"):
             known = table.verdicts.get((group, arm), "")
-            table.verdicts[group, arm] = max(known, str(row["memorisation"]), key=_severity)
+            table.verdicts[group, arm] = max(known, str(row["memorisation"]), key=severity)
     by_seed = {key: {seed: float(np.mean(some)) for seed, some in found.items()} for key, found in values.items()}
     table.cells = {key: estimate(list(found.values())) for key, found in by_seed.items()}
     table.floors = {key: float(np.mean(some)) for key, some in floors.items()}
@@ -253,7 +253,8 @@ def _printed(
     return {score: value for score, value in found.items() if score in shown}
 
 
-def _severity(verdict: str) -> int:
+def severity(verdict: str) -> int:
+    """Verdicts on memorisation, from the mildest on."""
     return ("", "no sign", "some", "clear").index(verdict) if verdict in ("", "no sign", "some", "clear") else 3
 
 

@@ -41,8 +41,12 @@ def write(path: Path, pictures: Path | None = None) -> list[Path]:
             target = path.parent / TABLES / f"{path.stem}{suffix}.{ending}"
             files.replace(target, content.encode())
             written.append(target)
+    plot = plots.draw(experiment, made[""])
+    if plot is not None:
+        written.append(path.parent / PICTURES / f"{path.stem}.png")
+        files.replace(written[-1], plot)
     page = path.with_suffix(".html")
-    files.replace(page, _page(experiment, results, made, pictures or path.parent / PICTURES, path).encode())
+    files.replace(page, _page(experiment, results, made, plot, pictures or path.parent / PICTURES, path).encode())
     return [page, *written]
 
 
@@ -69,7 +73,14 @@ def write_all(folder: Path) -> list[Path]:
     return [folder / INDEX, *written]
 
 
-def _page(experiment: Experiment, results: list[rows.Row], made: dict[str, Table], pictures: Path, path: Path) -> str:
+def _page(
+    experiment: Experiment,
+    results: list[rows.Row],
+    made: dict[str, Table],
+    plot: bytes | None,
+    pictures: Path,
+    path: Path,
+) -> str:
     table = made[""]
     done = [row for row in results if row["status"] == rows.DONE]
     body = f"<h2>Summary</h2>{_summary(table, results)}"
@@ -78,7 +89,6 @@ def _page(experiment: Experiment, results: list[rows.Row], made: dict[str, Table
     body += "place of samples. The paper does not say in which mode its figures are.</p>"
     if "-average" in made:
         body += f"<h2>Averages over latent dimensions</h2>{tables.to_html(made['-average'])}"
-    plot = plots.draw(experiment, table)
     if plot is not None:
         body += (
             f'<h2>Plots</h2><div class="pictures">{document.figure(plot, plots.caption(experiment), wide=True)}</div>'
@@ -103,7 +113,7 @@ def _summary(table: Table, results: list[rows.Row]) -> str:
         "runs": f"{done} done" + (f", {len(results) - done} failed" if done < len(results) else ""),
         "seeds": str(table.seeds),
         "data": ", ".join(dict.fromkeys(f"{r['data']} ({r['images']:,} images)" for r in results)),
-        "copies": _verdicts(table),
+        "memorisation": _verdicts(table),
     }
     heads = [Cell("method", left=True), Cell("better"), Cell("worse"), Cell("undecided"), Cell("comparisons")]
     lines = [
@@ -118,12 +128,12 @@ def _summary(table: Table, results: list[rows.Row]) -> str:
 
 
 def _verdicts(table: Table) -> str:
-    """The memorisation verdicts in words."""
-    found: dict[str, list[str]] = {}
+    """The worst verdict of each contender, in words."""
+    worst: dict[str, str] = {}
     for (_, arm), verdict in table.verdicts.items():
-        found.setdefault(verdict, []).append(arm)
-    order = [verdict for verdict in ("clear", "some", "no sign") if verdict in found]
-    return "; ".join(f"{verdict}: {', '.join(dict.fromkeys(found[verdict]))}" for verdict in order)
+        worst[arm] = max(worst.get(arm, ""), verdict, key=compare.severity)
+    order = sorted(set(worst.values()), key=compare.severity, reverse=True)
+    return "; ".join(f"{verdict}: {', '.join(arm for arm in worst if worst[arm] == verdict)}" for verdict in order)
 
 
 def _differences(table: Table) -> str:

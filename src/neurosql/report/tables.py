@@ -20,6 +20,7 @@ NAMES = {
     "backbone": "backbone",
 }
 FLOOR = "real against real"
+FEATURES = ("random net", "classifier", "pixels", "vgg")
 ARROW = {1: "↑", -1: "↓", 0: ""}
 LATEX_ARROW = {1: r"$\uparrow$", -1: r"$\downarrow$", 0: ""}
 
@@ -31,7 +32,9 @@ def figure(value: float) -> str:
     size = abs(value)
     if size >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if size >= 100 else f"{value:.2f}" if size >= 10 else f"{value:.3f}"
+    if size >= 0.1 or size == 0:
+        return f"{value:.1f}" if size >= 100 else f"{value:.2f}" if size >= 10 else f"{value:.3f}"
+    return f"{value:.3f}" if size >= 0.01 else f"{value:.4f}" if size >= 0.001 else f"{value:.1e}"
 
 
 def half_width(estimate: Estimate) -> str:
@@ -39,10 +42,17 @@ def half_width(estimate: Estimate) -> str:
 
 
 def heading(column: str) -> tuple[str, str]:
-    """A column's name, and its mode in small print."""
+    """A column's name with its direction, and in small print its features and mode."""
+    name, features, mode = parts_of(column)
+    return f"{name} {ARROW[direction(column)]}".strip(), ", ".join(part for part in (features, mode) if part)
+
+
+def parts_of(column: str) -> tuple[str, str, str]:
+    """Name, features and mode of a score, from its key."""
     mode = mode_of(column)
     name = column.removesuffix(f" {mode}") if mode else column
-    return f"{name} {ARROW[direction(column)]}".strip(), mode
+    features = next((space for space in FEATURES if name.endswith(f" {space}")), "")
+    return name.removesuffix(f" {features}") if features else name, features, mode
 
 
 def printed_scores(table: Table) -> list[str]:
@@ -99,21 +109,19 @@ def to_csv(table: Table) -> str:
     """Mean, interval and number of seeds of each cell, the floor and the paper's figure: a row a cell."""
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
-    out.writerow(
-        [*table.factors, "method", "score", "mode", "mean", "low", "high", "seeds", "holds_up", "floor", "paper"]
-    )
+    figures = ("mean", "low", "high", "seeds", "holds_up", "floor", "paper")
+    out.writerow([*table.factors, "method", "score", "features", "mode", *figures])
     for group, arm in table.lines:
         for column in table.columns:
             cell = table.cells.get((group, arm, column))
             if cell is None:
                 continue
-            mode = mode_of(column)
-            name = column.removesuffix(f" {mode}") if mode else column
+            name, features, mode = parts_of(column)
             interval = ["" if math.isnan(v) else v for v in (cell.low, cell.high)]
             holds = int((group, arm, column) in table.bold)
             floor = table.floors.get((group, column), "")
-            paper = table.printed.get((group, arm, name.removesuffix(" random net")), "")
-            out.writerow([*group, arm, name, mode, cell.mean, *interval, cell.n, holds, floor, paper])
+            paper = table.printed.get((group, arm, name), "")
+            out.writerow([*group, arm, name, features, mode, cell.mean, *interval, cell.n, holds, floor, paper])
     return text.getvalue()
 
 
@@ -123,9 +131,9 @@ def to_latex(table: Table) -> str:
     spec = "l" * (len(table.factors) + 1) + "r" * (len(table.columns) + len(printed))
     heads = [NAMES[name] for name in table.factors] + ["method"]
     for column in table.columns:
-        mode = mode_of(column)
-        name = column.removesuffix(f" {mode}") if mode else column
-        below = rf"\\{{\scriptsize {_escaped(mode)}}}" if mode else ""
+        name, features, mode = parts_of(column)
+        small = ", ".join(part for part in (features, mode) if part)
+        below = rf"\\{{\scriptsize {_escaped(small)}}}" if small else ""
         heads.append(rf"\shortstack{{{_escaped(name)} {LATEX_ARROW[direction(column)]}{below}}}")
     heads += [rf"\shortstack{{{_escaped(score)}\\{{\scriptsize in the paper}}}}" for score in printed]
     lines = [r"\begin{table}", r"\centering\small", rf"\caption{{{_escaped(caption(table))}}}"]
