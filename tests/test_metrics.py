@@ -35,6 +35,18 @@ def test_frechet_distance_equals_the_formula_with_a_matrix_root(n, m, p):
     assert frechet_distance(x, y) == pytest.approx(expected, rel=1e-4)
 
 
+def test_kid_and_frechet_are_those_of_torchmetrics():
+    from torchmetrics.image.fid import _compute_fid
+    from torchmetrics.image.kid import poly_mmd
+
+    random = np.random.default_rng(3)
+    x, y = random.normal(size=(90, 12)), random.normal(0.2, 1.3, (90, 12))
+    a, b = torch.from_numpy(x), torch.from_numpy(y)
+    assert mmd(x, y, cubic_kernel)[0] == pytest.approx(float(poly_mmd(a, b)), rel=1e-9)
+    expected = _compute_fid(a.mean(0), a.T.cov(), b.mean(0), b.T.cov())
+    assert frechet_distance(x, y) == pytest.approx(float(expected), rel=1e-6)
+
+
 def test_frechet_distance_of_gaussians_is_the_closed_form():
     random = np.random.default_rng(1)
     x, y = random.normal(size=(200_000, 2)), random.normal(size=(200_000, 2)) * [1.0, 3.0] + [2.0, 0.0]

@@ -149,13 +149,17 @@ class Evaluate:
     """Also train a classifier on 10,000 synthetic images and test it on real ones (needs labels)."""
     vgg: bool = False
     """Also compare whole sets by VGG features (slow; needs the LPIPS weights)."""
+    inception: str | None = None
+    """Also by Inception-v3 (FID; slow), from weights in this .safetensors file."""
     seed: int = 0
     """Seed of the draws."""
 
     def __call__(self) -> None:
         from neurosql import commands
+        from neurosql.evaluate import Options
 
-        commands.evaluate(self.run, self.against, self.samples, self.pairs, self.downstream, self.vgg, self.seed)
+        options = Options(self.samples, self.pairs, self.seed, self.downstream, self.vgg, self.inception)
+        commands.evaluate(self.run, self.against, options)
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def encode(path: str, source: str, limit: int | None, skip_bad: bool, part: str,
     print(f"wrote codes of {len(codes)} samples to {target}")
 
 
-def evaluate(path: str, against: str | None, samples: int, pairs: int, downstream: bool, vgg: bool, seed: int) -> None:
+def evaluate(path: str, against: str | None, options: evaluation.Options) -> None:
     run = runs.open_run(path)
     folder = RunFolder.existing(path)
     train, heldout = _sets(run, path)
@@ -128,7 +128,6 @@ def evaluate(path: str, against: str | None, samples: int, pairs: int, downstrea
         heldout = data.load(against)
         if heldout.shape != train.shape:
             raise InputError(f"{against} holds samples of shape {heldout.shape}, the model's have {train.shape}")
-    options = evaluation.Options(samples, pairs, seed, downstream, vgg)
     found = evaluation.evaluate(run, train, heldout, options, progress=True)
     folder.write_json(SCORES, {score.key: score.record() for score in found.scores})
     print(table(found.scores))

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import safetensors.torch
@@ -20,7 +21,7 @@ from neurosql.data import ImageSet
 from neurosql.data.store import cache_folder
 from neurosql.errors import InputError
 from neurosql.metrics import codes as plane
-from neurosql.metrics import features, weights
+from neurosql.metrics import features, inception, weights
 from neurosql.metrics.classifier import Classifier, classifier_features, evaluate_classifier, train_classifier
 from neurosql.metrics.frechet import frechet_distance
 from neurosql.metrics.kernels import cubic_kernel, gaussian_kernel, median_bandwidths, mmd
@@ -54,6 +55,8 @@ class Options:
     """Train a classifier on synthetic images and test it on real ones (needs labels)."""
     vgg: bool = False
     """Also compare whole sets by VGG features (slow; needs the LPIPS weights)."""
+    inception: str | None = None
+    """Also compare whole sets by Inception-v3 features, from this .safetensors file: their Frechet distance is FID."""
     synthetic: int = SYNTHETIC
     """Images that the downstream classifier learns from."""
     classifier_steps: int = CLASSIFIER_STEPS
@@ -117,6 +120,12 @@ class _Work:
         loaded = weights.load("lpips-vgg") if self.image else None
         if loaded is not None:
             self.lpips = LPIPS("vgg", loaded)
+        self.inception = None
+        if options.inception is not None:
+            if not self.image:
+                raise InputError(f"Inception-v3 looks at images, the data are {run.data['kind']}s")
+            self.inception = inception.load(options.inception)
+            self.inception_hash = hashlib.sha256(Path(options.inception).read_bytes()).hexdigest()[:12]
 
     def parts(self) -> Iterator[tuple[str, Callable[[], None]]]:
         chosen: list[tuple[str, Callable[[], None]]] = [("samples", self.draw)]
@@ -182,6 +191,11 @@ class _Work:
                     cached(seen, real, "vgg", self.heldout.fingerprint, self.options.seed),
                     cached(seen, perfect, "vgg", self.train.fingerprint, self.options.seed),
                 ]
+        if self.inception is not None:
+            for_real = ((real, self.heldout.fingerprint), (perfect, self.train.fingerprint))
+            name = f"inception-{self.inception_hash}"
+            true, other = (cached(self.inception, x, name, mark, self.options.seed) for x, mark in for_real)
+            spaces["inception"] = [self.inception(samples), true, other]
         for space, (made, true, other) in spaces.items():
             self._by_features(space, made, true, other)
 

@@ -136,7 +136,7 @@ class Experiment:
         if budget == SMOKE:
             # What is varied stays varied.
             images, pixels = images and max(images // 100, 12), pixels and pixels // 4
-            own |= {"batch_size": batch // 8 if batch else 16, "width": 16}
+            own = {"width": 16} | own | {"batch_size": batch // 8 if batch else 16}
         return Job(
             experiment=self.name,
             budget=budget,

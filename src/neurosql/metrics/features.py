@@ -61,17 +61,17 @@ def random_net(shape: Sequence[int], seed: int = 0) -> Features:
     return chunked(net)
 
 
-def chunked(net: Callable[[Tensor], Tensor]) -> Features:
+def chunked(net: Callable[[Tensor], Tensor], size: int = CHUNK) -> Features:
     """A network's features, chunk by chunk of one size, so that an image's never depend on how many there are."""
 
     @torch.no_grad()
     def features(images: np.ndarray) -> np.ndarray:
         x = torch.from_numpy(np.ascontiguousarray(images, dtype=np.float32))
         parts = []
-        for i in range(0, len(x), CHUNK):
-            part = x[i : i + CHUNK]
+        for i in range(0, len(x), size):
+            part = x[i : i + size]
             # A last, smaller chunk may take another path through a matrix product, and round otherwise.
-            full = torch.cat([part, part.new_zeros(CHUNK - len(part), *part.shape[1:])]) if len(part) < CHUNK else part
+            full = torch.cat([part, part.new_zeros(size - len(part), *part.shape[1:])]) if len(part) < size else part
             parts.append(net(full)[: len(part)])
         if not parts:
             raise InputError("there are no images to compute features of")

@@ -20,7 +20,7 @@ NAMES = {
     "backbone": "backbone",
 }
 FLOOR = "real against real"
-FEATURES = ("random net", "classifier", "pixels", "vgg")
+FEATURES = ("random net", "classifier", "pixels", "vgg", "inception")
 ARROW = {1: "↑", -1: "↓", 0: ""}
 LATEX_ARROW = {1: r"$\uparrow$", -1: r"$\downarrow$", 0: ""}
 
