@@ -9,7 +9,6 @@ as large as that generator. Laws are rows, methods columns; training points are 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from matplotlib.figure import Figure
 
 import neurosql
 from neurosql.errors import InputError
-from neurosql.methods import _CLASS, NAMES
+from neurosql.methods import NAMES
 
 BUDGET = {"generator": "mlp", "width": 128, "latent_dim": 2, "batch_size": 128, "holdout": 0.0, "patience": 0}
 COLOUR, GREY = "#d1495b", "#bbbbbb"
@@ -52,14 +51,6 @@ LAWS: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
 }
 
 
-def present(names: list[str]) -> list[str]:
-    """Those of the methods whose module there is; the others are named and left out."""
-    found = [name for name in names if importlib.util.find_spec(f"neurosql.methods.{_CLASS[name][0]}")]
-    if len(found) < len(names):
-        print(f"left out: {', '.join(name for name in names if name not in found)}")
-    return found
-
-
 def learn(method: str, x: np.ndarray, epochs: int, seed: int) -> tuple[np.ndarray, float, int]:
     """As many samples as there are points in x (n, 2), in its units, the seconds and the parameters of sampling."""
     began = time.perf_counter()
@@ -77,7 +68,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=250, help="passes over the points, in batches of 128")
     parser.add_argument("--seed", type=int, default=0, help="seed of points, weights and samples")
     chosen = parser.parse_args()
-    methods = present(chosen.methods)
+    methods = chosen.methods
 
     rows, columns = len(LAWS), len(methods)
     figure = Figure(figsize=(1.9 * columns, 1.95 * rows + 0.3), layout="constrained")

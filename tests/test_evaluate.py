@@ -87,6 +87,11 @@ def test_the_command_writes_scores_and_pictures(tmp_path, capsys):
     arguments = ["--epochs", "2", "--width", "32", "--generator", "mlp", "--holdout", "0.2", "--test-share", "0.2"]
     assert main(["train", str(path), "--out", str(out), *arguments]) == 0
     assert main(["evaluate", str(out), "--samples", "60", "--pairs", "10"]) == 0
+    page = (out / "report.html").read_text("utf-8")
+    assert "two-sample accuracy" in page and "memorisation" in page and "real images against real" in page
+    assert page.count("data:image/png") == len(list(out.glob("*.png")))
+    (out / "report.html").unlink()
+    assert main(["report", str(out)]) == 0 and (out / "report.html").read_text("utf-8") == page
     text = capsys.readouterr().out
     assert "memorisation: " in text and "proxy-fid" in text and "floor" in text
     scores = json.loads((out / "scores.json").read_text())

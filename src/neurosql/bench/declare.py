@@ -100,7 +100,7 @@ class Experiment:
     scored: bool = True
     """Whether the models are evaluated: runs that only measure time are not."""
     figures: tuple[str, ...] = ()
-    """Pictures beside the table: `samples`, `planes`, `lines`."""
+    """Pictures beside the table: `samples` of each run, or all of them in one (`contact`), `planes`, `lines`."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What all contenders share, by field name, besides what the budget sets."""
     epochs: Mapping[str, int] = field(default_factory=dict)

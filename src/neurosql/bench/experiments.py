@@ -11,6 +11,7 @@ VAE = Arm("VAE", "vae", printed="VAE")
 GAN = Arm("GAN", "gan", printed="GAN")
 DDPM = Arm("DDPM", "ddpm", printed="Diffusion")
 OT_CFM = Arm("OT-CFM", "ot-cfm")
+IMLE = Arm("IMLE", "imle")
 RS_IMLE = Arm("RS-IMLE", "rs-imle")
 GLO = Arm("GLO", "glo")
 RAE = Arm("RAE", "rae")
@@ -223,11 +224,11 @@ EXPERIMENTS: dict[str, Experiment] = {
             "36 samples of each method",
             "What do the samples look like, same data, same budget?",
             (
-                Grid((NEUROSQL, AS_PAPER, VAE, GAN, RS_IMLE, GLO, RAE, DDPM, OT_CFM)),
+                Grid((NEUROSQL, AS_PAPER, VAE, GAN, DDPM, OT_CFM, IMLE, RS_IMLE, GLO, RAE)),
                 *(Grid((NEUROSQL, VAE, GAN, DDPM), (data,)) for data in ("celeba", "afhq", "oasis")),
             ),
             (SAMPLED[0], "recall random net sampled", "suspiciously close sampled"),
-            figures=("samples",),
+            figures=("samples", "contact"),
             seeds={LAPTOP: 1, PAPER: 1},
         ),
         Experiment(

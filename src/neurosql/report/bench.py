@@ -18,6 +18,7 @@ from neurosql.report import document, plots, tables
 from neurosql.report.document import Cell
 
 SMALL = "small"
+SHEET, PLANE = "samples.png", "plane.png"
 INDEX = "index.html"
 TABLES = "tables"
 
@@ -45,8 +46,15 @@ def write(path: Path, pictures: Path | None = None) -> list[Path]:
     if plot is not None:
         written.append(path.parent / PICTURES / f"{path.stem}.png")
         files.replace(written[-1], plot)
+    pictures = pictures or path.parent / PICTURES
+    if "contact" in experiment.figures:
+        for data in dict.fromkeys(row["data"] for row in results):
+            shown = _shown([row for row in results if row["data"] == data], pictures, SHEET)
+            if shown:
+                written.append(path.parent / PICTURES / f"{path.stem}-{data}.png")
+                files.replace(written[-1], plots.contact({row["arm"]: picture for row, picture in shown}))
     page = path.with_suffix(".html")
-    files.replace(page, _page(experiment, results, made, plot, pictures or path.parent / PICTURES, path).encode())
+    files.replace(page, _page(experiment, results, made, plot, pictures, path).encode())
     return [page, *written]
 
 
@@ -93,7 +101,7 @@ def _page(
         body += (
             f'<h2>Plots</h2><div class="pictures">{document.figure(plot, plots.caption(experiment), wide=True)}</div>'
         )
-    for kind, name, title in (("samples", "samples.png", "Samples"), ("planes", "plane.png", "Latent planes")):
+    for kind, name, title in (("samples", SHEET, "Samples"), ("planes", PLANE, "Latent planes")):
         shown = _sheets(done, pictures, name) if kind in experiment.figures else ""
         if shown:
             size = SMALL if kind == "samples" else ""
@@ -163,12 +171,13 @@ def _differences(table: Table) -> str:
 
 
 def _sheets(done: list[rows.Row], pictures: Path, name: str) -> str:
-    shown = []
-    for row in done:
-        picture = pictures / f"{row['config']}-{row['seed']}-{name}"
-        if int(row["seed"]) == 0 and picture.is_file():
-            shown.append(document.figure(picture, _who(row)))
-    return "".join(shown)
+    return "".join(document.figure(picture, _who(row)) for row, picture in _shown(done, pictures, name))
+
+
+def _shown(results: list[rows.Row], pictures: Path, name: str) -> list[tuple[rows.Row, Path]]:
+    """Runs of seed 0 that have a picture of that name."""
+    found = [(row, pictures / f"{row['config']}-{row['seed']}-{name}") for row in results if int(row["seed"]) == 0]
+    return [(row, picture) for row, picture in found if picture.is_file()]
 
 
 def _who(row: rows.Row) -> str:

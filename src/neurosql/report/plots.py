@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from PIL import Image
 
 from neurosql.bench.compare import Table
 from neurosql.bench.declare import Experiment
@@ -11,6 +15,7 @@ from neurosql.report import tables
 from neurosql.report.pictures import INK, Figure, colormaps
 
 PANELS = 6
+CONTACT_COLUMNS = 5
 LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 8}
 
 
@@ -83,6 +88,21 @@ def _lines(table: Table) -> bytes:
             axes.spines[["top", "right"]].set_visible(False)
         line[0].set_ylabel(column, fontsize=8)
     figure.legend(*panels[0][0].get_legend_handles_labels(), ncols=4, **LEGEND)
+    return _png(figure)
+
+
+def contact(named: dict[str, Path]) -> bytes:
+    """Sheets of samples side by side, under their names."""
+    columns = min(len(named), CONTACT_COLUMNS)
+    lines = -(-len(named) // columns)
+    figure = Figure(figsize=(2.6 * columns, 2.85 * lines), layout="constrained")
+    panels = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axes, (name, path) in zip(panels, named.items()):
+        with Image.open(path) as picture:
+            axes.imshow(np.asarray(picture.convert("RGB")))
+        axes.set_title(name, fontsize=10, color=INK)
+    for axes in panels:
+        axes.axis("off")
     return _png(figure)
 
 
