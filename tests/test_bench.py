@@ -218,12 +218,14 @@ def test_the_papers_figures_stand_beside_the_cells_that_they_belong_to():
     ] == pytest.approx(0.8771)
 
 
-def test_tables_as_latex_and_csv_hold_the_same_figures():
+def test_tables_as_latex_markdown_and_csv_hold_the_same_figures():
     table = compare.build(TOY, toy_rows(a=0.5, b=0.4, c=0.3))
     latex, plain = tables.to_latex(table), tables.to_csv(table).splitlines()
     assert latex.count(r"\textbf") == 1 and latex.count(r"\\") >= 4 and "Toy" in latex
     assert plain[0].startswith("data,latent_dim,method,score,features,mode,mean") and len(plain) == 1 + 3 * 2
-    assert tables.figure(table.cells[("mnist", 8), "a", "ssim sampled"].mean) in latex
+    shown = tables.figure(table.cells[("mnist", 8), "a", "ssim sampled"].mean)
+    assert shown in latex and f"**{shown}** ±" in tables.to_markdown(table)
+    assert {line.count("|") for line in tables.to_markdown(table).splitlines()[2:]} == {6}
 
 
 # --- rows ---

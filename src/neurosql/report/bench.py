@@ -24,7 +24,7 @@ TABLES = "tables"
 
 
 def write(path: Path, pictures: Path | None = None) -> list[Path]:
-    """The page of a table of results, NAME.html beside NAME.csv, and what it shows as LaTeX and CSV in tables/.
+    """The page of a table of results, NAME.html beside NAME.csv, and what it shows as LaTeX, CSV and Markdown in tables/.
 
     `pictures` is the folder that holds those of the runs; by default pictures/ beside the table.
     """
@@ -38,7 +38,8 @@ def write(path: Path, pictures: Path | None = None) -> list[Path]:
         made["-average"] = compare.build(experiment, results, averaged=True)
     written = []
     for suffix, table in made.items():
-        for ending, content in (("tex", tables.to_latex(table)), ("csv", tables.to_csv(table))):
+        made_of = {"tex": tables.to_latex, "csv": tables.to_csv, "md": tables.to_markdown}
+        for ending, content in ((ending, write_as(table)) for ending, write_as in made_of.items()):
             target = path.parent / TABLES / f"{path.stem}{suffix}.{ending}"
             files.replace(target, content.encode())
             written.append(target)

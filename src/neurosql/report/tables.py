@@ -152,6 +152,41 @@ def to_latex(table: Table) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
 
+def to_markdown(table: Table) -> str:
+    """The table for readers of the repository, floors included."""
+    printed = printed_scores(table)
+    names = [" ".join(f"{name} ({small})" if small else name for name, small in [heading(c)]) for c in table.columns]
+    heads = [NAMES[name] for name in table.factors] + [
+        "method",
+        *names,
+        *(f"{score}, in the paper" for score in printed),
+    ]
+    texts = len(table.factors) + 1
+    lines = [caption(table), "", _line(heads), _line(["---"] * texts + ["---:"] * (len(heads) - texts))]
+    for number, (group, arm) in enumerate(table.lines):
+        shown = [_factor(value)[0] for value in group]
+        cells = [_marked(table.cells.get((group, arm, c)), (group, arm, c) in table.bold) for c in table.columns]
+        cells += [figure(table.printed.get((group, arm, score), math.nan)) for score in printed]
+        lines.append(_line([*shown, arm, *cells]))
+        last = number + 1 == len(table.lines) or table.lines[number + 1][0] != group
+        floors = [table.floors.get((group, column)) for column in table.columns]
+        if last and any(value is not None for value in floors):
+            cells = ["" if value is None else figure(value) for value in floors]
+            lines.append(_line([*shown, f"*{FLOOR}*", *cells, *[""] * len(printed)]))
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _marked(cell: Estimate | None, bold: bool) -> str:
+    if cell is None:
+        return ""
+    text = figure(cell.mean)
+    return f"{f'**{text}**' if bold else text} {half_width(cell)}".strip()
+
+
 def caption(table: Table) -> str:
     """What the figures are, in words."""
     seeds = f"Mean over {table.seeds} seeds" if table.seeds > 1 else "One seed"
