@@ -188,6 +188,14 @@ def test_methods_without_a_latent_dimension_meet_those_of_every_dimension():
     assert {group for group, _, _ in table.bold} == {("mnist", 2), ("mnist", 8)}
 
 
+def test_averages_are_of_contenders_that_ran_in_every_dimension():
+    results = [row | {"latent_dim": dim} for dim in (2, 8) for row in toy_rows(a=0.5 + 0.01 * dim)]
+    results += toy_rows(b=0.4) + [row | {"latent_dim": ""} for row in toy_rows(c=0.3)]
+    table = compare.build(TOY, results, averaged=True)
+    assert table.lines == [(("mnist",), "a"), (("mnist",), "c")]
+    assert len(compare.build(TOY, results).lines) == 4
+
+
 def test_every_score_has_the_direction_that_it_declares(digits):
     import neurosql
     from neurosql import data, evaluate

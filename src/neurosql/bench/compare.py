@@ -119,6 +119,8 @@ def build(experiment: Experiment, rows: Iterable[Row], averaged: bool = False) -
     """The table of an experiment; `averaged` over latent dimensions."""
     rows = [row for row in rows if row["status"] == DONE]
     factors = tuple(name for name in experiment.rows if not (averaged and name == "latent_dim"))
+    if "latent_dim" not in factors:
+        rows = _comparable(rows, factors)
     columns = tuple(c for c in experiment.columns if any(_number(row.get(c)) is not None for row in rows))
     table = Table(experiment, factors, columns, seeds=len({row["seed"] for row in rows}))
     printed = {arm.name: arm.printed for grid in experiment.grids for arm in grid.arms if arm.printed}
@@ -150,6 +152,18 @@ def build(experiment: Experiment, rows: Iterable[Row], averaged: bool = False) -
         for score, value in _printed(experiment, named, backbones[group], printed.get(arm)).items():
             table.printed[group, arm, score] = value
     return table
+
+
+def _comparable(rows: list[Row], factors: tuple[str, ...]) -> list[Row]:
+    """Without contenders that ran in some of the latent dimensions only: their averages are of something else."""
+    dims: dict[Group, set[Any]] = {}
+    own: dict[tuple[Group, str], set[Any]] = {}
+    for row in rows:
+        group = tuple(row[name] for name in factors)
+        dims.setdefault(group, set()).add(row["latent_dim"])
+        own.setdefault((group, row["arm"]), set()).add(row["latent_dim"])
+    whole = {key for key, found in own.items() if found == {""} or found == dims[key[0]] - {""}}
+    return [row for row in rows if (tuple(row[name] for name in factors), row["arm"]) in whole]
 
 
 def estimate(values: Sequence[float]) -> Estimate:

@@ -24,7 +24,7 @@ TABLES = "tables"
 
 
 def write(path: Path, pictures: Path | None = None) -> list[Path]:
-    """The page of a table of results, NAME.html beside NAME.csv, and what it shows as LaTeX, CSV and Markdown in tables/.
+    """The page of a table of results, NAME.html beside NAME.csv, and what it shows, in three formats, in tables/.
 
     `pictures` is the folder that holds those of the runs; by default pictures/ beside the table.
     """
