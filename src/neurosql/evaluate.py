@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from tqdm import tqdm
 
-from neurosql import files
 from neurosql.cost import Cost
 from neurosql.data import ImageSet
-from neurosql.data.store import cache_folder
 from neurosql.errors import InputError
 from neurosql.metrics import codes as plane
 from neurosql.metrics import features, inception, weights
-from neurosql.metrics.classifier import Classifier, classifier_features, evaluate_classifier, train_classifier
+from neurosql.metrics.cache import cached, cached_classifier
+from neurosql.metrics.classifier import classifier_features, evaluate_classifier, train_classifier
 from neurosql.metrics.frechet import frechet_distance
 from neurosql.metrics.kernels import cubic_kernel, gaussian_kernel, median_bandwidths, mmd
 from neurosql.metrics.lpips import LPIPS
@@ -375,35 +370,3 @@ def random_pairs(n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]
     first = np.concatenate([random.permutation(n) for _ in range(-(-count // n))])[:count]
     second = (first + random.integers(1, n, count)) % n if n > 1 else first
     return first, second
-
-
-def cached_classifier(train: ImageSet, seed: int) -> Classifier:
-    """The classifier of a set's own labels, kept in the cache folder: many models are trained on one set."""
-    assert train.labels is not None
-    classes = len(train.classes)
-    key = hashlib.sha256(f"{train.fingerprint} {seed} {torch.__version__}".encode()).hexdigest()[:32]
-    path = cache_folder() / "features" / f"classifier-{key}.safetensors"
-    with suppress(OSError, SafetensorError, RuntimeError):
-        net = Classifier(train.shape, classes)
-        net.load_state_dict(safetensors.torch.load(path.read_bytes()))
-        return net
-    net = train_classifier(train.x, train.labels, classes, seed)
-    with suppress(OSError):  # a cache that can't be written costs time, nothing else
-        files.replace(path, safetensors.torch.save(net.state_dict()))
-    return net
-
-
-def cached(compute: features.Features, images: np.ndarray, name: str, fingerprint: str, seed: int) -> np.ndarray:
-    """Features of real images, kept in the cache folder under the data's fingerprint; written whole or not at all."""
-    key = hashlib.sha256(f"{name} {fingerprint} {seed} {images.shape}".encode()).hexdigest()[:32]
-    path = cache_folder() / "features" / f"{name}-{key}.npy"
-    try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError):
-        pass
-    found = compute(images)
-    content = io.BytesIO()
-    np.save(content, found)
-    with suppress(OSError):  # a cache that can't be written costs time, nothing else
-        files.replace(path, content.getvalue())
-    return found

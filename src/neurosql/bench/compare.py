@@ -16,6 +16,7 @@ from scipy import stats
 
 from neurosql.bench.declare import Experiment
 from neurosql.bench.rows import DONE, FLOOR, Row
+from neurosql.metrics.score import parts_of
 from neurosql.metrics.statistics import mean_interval
 
 SIGNIFICANT = 0.05
@@ -24,26 +25,31 @@ LOWER = (
     *("epoch seconds", "peak megabytes", "seconds", "parameters trained", "parameters sampling"),
 )
 HIGHER = (
-    *("ssim", "precision", "recall", "density", "coverage", "10-nn purity", "silhouette", "trustworthiness"),
+    *(
+        "ssim",
+        "ssim, all training images",
+        "precision",
+        "recall",
+        "density",
+        "coverage",
+        "10-nn purity",
+        "silhouette",
+        "trustworthiness",
+    ),
     *("codes in use", "downstream accuracy", "downstream precision", "downstream recall"),
 )
 NEITHER = ("drift",)
-MODES = ("sampled", "paired-train", "paired-heldout", "codes")
 
 Group = tuple[Any, ...]
 
 
 def direction(column: str) -> int:
     """1 where more is better, -1 where less is, 0 where neither."""
+    name = parts_of(column)[0]
     for names, sign in ((HIGHER, 1), (LOWER, -1), (NEITHER, 0)):
-        if any(column == name or column.startswith((f"{name} ", f"{name},")) for name in names):
+        if name in names:
             return sign
     raise KeyError(f"nobody has said which way {column!r} is better")
-
-
-def mode_of(column: str) -> str:
-    """The mode of a score, from its key; resources have none."""
-    return next((mode for mode in MODES if column.endswith(f" {mode}")), "")
 
 
 @dataclass(frozen=True)
@@ -263,7 +269,7 @@ def _printed(
     found = figures.get((data, backbone, dim, method), {})
     if experiment.downstream:
         found = figures.get((data, backbone, "", method), {})
-    shown = {column.split(" sampled")[0].split(" random net")[0] for column in experiment.columns}
+    shown = {parts_of(column)[0] for column in experiment.columns}
     return {score: value for score, value in found.items() if score in shown}
 
 

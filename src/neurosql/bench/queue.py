@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,6 @@ LAST_WORDS = 400
 class Plan:
     """What a bench has to do: all of its jobs, in order, and those that are left."""
 
-    experiments: list[Experiment]
     out: Path
     jobs: dict[str, list[Job]]
     """By experiment; a job that two of them share is in both lists, and run once."""
@@ -68,18 +67,18 @@ def plan(
     root: str | None = None,
     retry: bool = False,
 ) -> Plan:
-    """What is there already, from the tables and from runs that ended after the last table, and what is left."""
+    """What the tables hold already, and what is left."""
     jobs = {experiment.name: list(experiment.jobs(budget, seeds)) for experiment in experiments}
-    made = Plan(experiments, out, jobs, root)
+    made = Plan(out, jobs, root)
     made.results = rows.merge(rows.read(out / f"{name}.csv") for name in EXPERIMENTS)
     if retry:
         made.results = {key: row for key, row in made.results.items() if row["status"] == rows.DONE}
     every = {job.key: job for some in jobs.values() for job in some}
     part, parts = shard
     mine = [job for number, job in enumerate(every.values()) if number % parts == part - 1]
-    missing = {job.data for job in mine if job.key not in made.results and sources.path_of(job, root) is None}
-    made.missing = sorted(missing)
-    made.left = [job for job in mine if job.key not in made.results and sources.path_of(job, root) is not None]
+    undone = {job: sources.path_of(job, root) for job in mine if job.key not in made.results}
+    made.missing = sorted({job.data for job, source in undone.items() if source is None})
+    made.left = [job for job, source in undone.items() if source is not None]
     # Seed by seed, so that there are first tables soon; runs that measure time come last, when nothing else is running.
     made.left.sort(key=lambda job: (job.alone, job.seed))
     return made
@@ -94,7 +93,7 @@ def at_once() -> int:
     return max(1, min(cores, int(free / GIGABYTES_EACH)))
 
 
-def run(plan: Plan, slots: int, progress: bool = True, say: Callable[[str], None] = print) -> None:
+def run(plan: Plan, slots: int, progress: bool = True) -> None:
     """Carry out what is left of a plan; Ctrl-C stops, and the next call goes on."""
     view = _View(plan, slots, progress)
     pending = list(plan.left)
@@ -103,7 +102,7 @@ def run(plan: Plan, slots: int, progress: bool = True, say: Callable[[str], None
         while pending or running:
             while pending and _may_start(pending[0], running, slots):
                 job = pending.pop(0)
-                running[_start(plan, job, slots)] = job
+                running[_start(plan, job)] = job
             for process in [process for process in running if process.poll() is not None]:
                 job = running.pop(process)
                 row = _collect(plan, job, process.returncode)
@@ -127,7 +126,7 @@ def _may_start(job: Job, running: dict[subprocess.Popen[bytes], Job], slots: int
     return len(running) < slots
 
 
-def _start(plan: Plan, job: Job, slots: int) -> subprocess.Popen[bytes]:
+def _start(plan: Plan, job: Job) -> subprocess.Popen[bytes]:
     from neurosql.bench import work
 
     folder = plan.folder(job)
@@ -135,6 +134,7 @@ def _start(plan: Plan, job: Job, slots: int) -> subprocess.Popen[bytes]:
     source = sources.path_of(job, plan.root)
     assert source is not None
     work.order(job, source, folder)
+    (folder / work.REASON).unlink(missing_ok=True)
     environment = dict(os.environ)
     if not job.alone:
         environment["OMP_NUM_THREADS"] = "1"

@@ -68,6 +68,17 @@ class Score:
             raise InputError(f"not a score: {error}") from None
 
 
+FEATURES = ("random net", "classifier", "pixels", "vgg", "inception")
+
+
+def parts_of(key: str) -> tuple[str, str, str]:
+    """Name, features and mode of a score, from its key; both of the latter may be empty."""
+    mode = next((mode for mode in MODES if key.endswith(f" {mode}")), "")
+    name = key.removesuffix(f" {mode}") if mode else key
+    features = next((space for space in FEATURES if name.endswith(f" {space}")), "")
+    return name.removesuffix(f" {features}") if features else name, features, mode
+
+
 @dataclass(frozen=True)
 class Column:
     """Scores of several models that may stand under one another: one name, one mode, one kind of features."""

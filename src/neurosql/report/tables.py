@@ -7,7 +7,8 @@ import io
 import math
 from typing import Any
 
-from neurosql.bench.compare import Estimate, Group, Table, direction, mode_of
+from neurosql.bench.compare import Estimate, Group, Table, direction
+from neurosql.metrics.score import parts_of
 from neurosql.report import document
 from neurosql.report.document import Cell
 
@@ -20,7 +21,6 @@ NAMES = {
     "backbone": "backbone",
 }
 FLOOR = "real against real"
-FEATURES = ("random net", "classifier", "pixels", "vgg", "inception")
 ARROW = {1: "↑", -1: "↓", 0: ""}
 LATEX_ARROW = {1: r"$\uparrow$", -1: r"$\downarrow$", 0: ""}
 
@@ -47,18 +47,10 @@ def heading(column: str) -> tuple[str, str]:
     return f"{name} {ARROW[direction(column)]}".strip(), ", ".join(part for part in (features, mode) if part)
 
 
-def parts_of(column: str) -> tuple[str, str, str]:
-    """Name, features and mode of a score, from its key."""
-    mode = mode_of(column)
-    name = column.removesuffix(f" {mode}") if mode else column
-    features = next((space for space in FEATURES if name.endswith(f" {space}")), "")
-    return name.removesuffix(f" {features}") if features else name, features, mode
-
-
 def printed_scores(table: Table) -> list[str]:
     """Scores that the paper has figures for, in the order of the columns."""
     found = dict.fromkeys(score for _, _, score in table.printed)
-    order = [score for column in table.columns for score in found if column.startswith(score)]
+    order = [score for column in table.columns for score in found if parts_of(column)[0] == score]
     return list(dict.fromkeys([*order, *found]))
 
 
