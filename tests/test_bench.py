@@ -79,6 +79,9 @@ def test_every_experiment_runs_and_fills_its_table(name, pictures, jobs, tmp_pat
     assert all(arm.name.replace("'", "&#x27;") in text for grid in experiment.grids for arm in grid.arms)
     sheets = len(results) if "samples" in experiment.figures else 0
     assert text.count("data:image/png") >= sheets + ("latent_dim" in experiment.rows or "lines" in experiment.figures)
+    contacts = {(row["data"], row["latent_dim"]) for row in results if row["latent_dim"] != ""}
+    drawn = {file.name for file in written} & {f"{name}-{data}-{dim}.png" for data, dim in contacts}
+    assert len(drawn) == ("contact" in experiment.figures) * len(contacts)
 
 
 def test_the_list_names_every_experiment(capsys):

@@ -318,7 +318,7 @@ class _Work:
         if made is None or labels is None:
             self.result.left_out.append(how)
             return
-        real = train_classifier(self.train.x, self.train.labels, classes, seed, steps=self.options.classifier_steps)
+        real = cached_classifier(self.train, seed, self.options.classifier_steps)
         bound = evaluate_classifier(real, self.heldout.x, self.heldout.labels)
         net = train_classifier(made, labels, classes, seed, steps=self.options.classifier_steps)
         found = evaluate_classifier(net, self.heldout.x, self.heldout.labels)

@@ -224,7 +224,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "36 samples of each method",
             "What do the samples look like, same data, same budget?",
             (
-                Grid((NEUROSQL, AS_PAPER, VAE, GAN, DDPM, OT_CFM, IMLE, RS_IMLE, GLO, RAE)),
+                Grid((NEUROSQL, AS_PAPER, VAE, GAN, IMLE, RS_IMLE, GLO, RAE), dims=(2, 8, 16)),
+                Grid((DDPM, OT_CFM)),
                 *(Grid((NEUROSQL, VAE, GAN, DDPM), (data,)) for data in ("celeba", "afhq", "oasis")),
             ),
             (SAMPLED[0], "recall random net sampled", "suspiciously close sampled"),

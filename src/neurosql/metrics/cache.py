@@ -26,12 +26,12 @@ def cached(compute: Features, images: np.ndarray, name: str, fingerprint: str, s
     return _kept(name, key, lambda: {"features": torch.from_numpy(compute(images))})["features"].numpy()
 
 
-def cached_classifier(train: ImageSet, seed: int) -> Classifier:
-    """The classifier of a set's own labels: many models are trained on one set."""
+def cached_classifier(train: ImageSet, seed: int, steps: int | None = None) -> Classifier:
+    """The classifier of a set's own labels, as `train_classifier` fits it: many models are trained on one set."""
     assert train.labels is not None
     x, labels, classes = train.x, train.labels, len(train.classes)
-    key = (train.fingerprint, seed, torch.__version__)
-    weights = _kept("classifier", key, lambda: train_classifier(x, labels, classes, seed).state_dict())
+    key = (train.fingerprint, seed, torch.__version__, *([] if steps is None else [steps]))
+    weights = _kept("classifier", key, lambda: train_classifier(x, labels, classes, seed, steps=steps).state_dict())
     net = Classifier(train.shape, classes)
     net.load_state_dict(weights)
     return net

@@ -41,7 +41,7 @@ class Classifier(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """The 128 values before the last layer."""
         for convolution in self.convolutions:
-            x = max_pool2d(relu(convolution(x)), 2)
+            x = relu(max_pool2d(convolution(x), 2))
         while x.ndim == 4 and min(x.shape[2:]) > 7:
             x = max_pool2d(x, 2)
         return relu(self.hidden(x.flatten(1)))

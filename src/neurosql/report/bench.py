@@ -49,11 +49,9 @@ def write(path: Path, pictures: Path | None = None) -> list[Path]:
         files.replace(written[-1], plot)
     pictures = pictures or path.parent / PICTURES
     if "contact" in experiment.figures:
-        for data in dict.fromkeys(row["data"] for row in results):
-            shown = _shown([row for row in results if row["data"] == data], pictures, SHEET)
-            if shown:
-                written.append(path.parent / PICTURES / f"{path.stem}-{data}.png")
-                files.replace(written[-1], plots.contact({row["arm"]: picture for row, picture in shown}))
+        for name, sheets in _contacts(results, pictures).items():
+            written.append(path.parent / PICTURES / f"{path.stem}-{name}.png")
+            files.replace(written[-1], plots.contact(sheets))
     page = path.with_suffix(".html")
     files.replace(page, _page(experiment, results, made, plot, pictures, path).encode())
     return [page, *written]
@@ -179,6 +177,17 @@ def _shown(results: list[rows.Row], pictures: Path, name: str) -> list[tuple[row
     """Runs of seed 0 that have a picture of that name."""
     found = [(row, pictures / f"{row['config']}-{row['seed']}-{name}") for row in results if int(row["seed"]) == 0]
     return [(row, picture) for row, picture in found if picture.is_file()]
+
+
+def _contacts(results: list[rows.Row], pictures: Path) -> dict[str, dict[str, Path]]:
+    """Sheets by contender, for each data set and latent dimension; contenders without one are in all of them."""
+    found: dict[str, dict[str, Path]] = {}
+    shown = _shown(results, pictures, SHEET)
+    for data, dim in dict.fromkeys((row["data"], row["latent_dim"]) for row, _ in shown if row["latent_dim"] != ""):
+        found[f"{data}-{dim}"] = {
+            row["arm"]: picture for row, picture in shown if row["data"] == data and row["latent_dim"] in (dim, "")
+        }
+    return found
 
 
 def _who(row: rows.Row) -> str:

@@ -157,7 +157,7 @@ def to_markdown(table: Table) -> str:
     lines = [caption(table), "", _line(heads), _line(["---"] * texts + ["---:"] * (len(heads) - texts))]
     for number, (group, arm) in enumerate(table.lines):
         shown = [_factor(value)[0] for value in group]
-        cells = [_marked(table.cells.get((group, arm, c)), (group, arm, c) in table.bold) for c in table.columns]
+        cells = [marked(table.cells.get((group, arm, c)), (group, arm, c) in table.bold) for c in table.columns]
         cells += [figure(table.printed.get((group, arm, score), math.nan)) for score in printed]
         lines.append(_line([*shown, arm, *cells]))
         last = number + 1 == len(table.lines) or table.lines[number + 1][0] != group
@@ -172,7 +172,7 @@ def _line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _marked(cell: Estimate | None, bold: bool) -> str:
+def marked(cell: Estimate | None, bold: bool) -> str:
     if cell is None:
         return ""
     text = figure(cell.mean)

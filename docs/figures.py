@@ -1,0 +1,152 @@
+"""Fill in the figures that the pages quote: `python docs/figures.py`, after `neurosql report results/laptop`.
+
+A figure stands between two comments, the first of which says where in results/laptop/ it comes from:
+
+    <!-- pivot mnist | KEY -->                   one score: a line a method, a column a latent dimension (or data set)
+    <!-- lines downstream | 8 | KEY | KEY -->    one latent dimension (or data set): a line a method, a column a score
+    <!-- against mnist | NeuroSQL | KEY -->      one score: what all others have more than a method, with p values
+    <!-- value mnist | 8 | NeuroSQL | KEY -->    a mean, in a sentence
+    <!-- end -->
+
+NAME average is the table of averages over latent dimensions. The tests fail where a page says anything else than the
+tables do.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from neurosql.bench import compare, rows
+from neurosql.bench.compare import Group, Table
+from neurosql.bench.experiments import find
+from neurosql.report import tables
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "laptop"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+AVERAGE = " average"
+NO_DIM = ""
+
+
+@cache
+def table(name: str) -> Table:
+    """An experiment's table, or `NAME average`: over its latent dimensions."""
+    experiment = find(name.removesuffix(AVERAGE))
+    results = rows.read(RESULTS / f"{experiment.name}.csv").values()
+    return compare.build(experiment, results, averaged=name.endswith(AVERAGE))
+
+
+def pivot(name: str, column: str) -> str:
+    """A line a method, a column a group, and real against real in the last line."""
+    made = table(name)
+    groups = _groups(made)
+    lines = []
+    for arm in dict.fromkeys(arm for _, arm in made.lines):
+        cells = [tables.marked(made.cells.get((g, arm, column)), (g, arm, column) in made.bold) for g in groups]
+        if any(cells):
+            lines.append([arm, *cells])
+    floors = [made.floors.get((group, column)) for group in groups]
+    if any(floor is not None for floor in floors):
+        lines.append([f"*{tables.FLOOR}*", *("" if floor is None else tables.figure(floor) for floor in floors)])
+    return _drawn(["method", *(_label(made, group) for group in groups)], lines)
+
+
+def lines(name: str, place: str, *columns: str) -> str:
+    """A line a method, a column a score, in one group and in that of methods without a latent dimension."""
+    made = table(name)
+    groups = [_group(made, place), *(group for group in _groups(made) if NO_DIM in group and str(group[-1]) != place)]
+    shown = [(group, arm) for group, arm in made.lines if group in groups]
+    cells = [[tables.marked(made.cells.get((g, a, c)), (g, a, c) in made.bold) for c in columns] for g, a in shown]
+    found = [[arm, *some] for (_, arm), some in zip(shown, cells)]
+    floors = [made.floors.get((groups[0], column)) for column in columns]
+    if any(floor is not None for floor in floors):
+        found.append([f"*{tables.FLOOR}*", *("" if floor is None else tables.figure(floor) for floor in floors)])
+    return _drawn(["method", *map(_named, columns)], found)
+
+
+def against(name: str, arm: str, column: str) -> str:
+    """How much more than `arm` each of the others has, and the p values of that, plain and corrected."""
+    made = table(name)
+    found: dict[str, dict[Group, str]] = {}
+    for d in made.differences:
+        if d.column == column and arm in (d.first, d.second):
+            other, more = (d.second, -d.mean) if d.first == arm else (d.first, d.mean)
+            sign = "+" if more > 0 else "-" if more < 0 else ""
+            text = f"{sign}{tables.figure(abs(more))}"
+            text = text if d.winner is None else f"**{text}**"
+            found.setdefault(other, {})[d.group] = f"{text} (p {_p(d.p)}, {_p(d.adjusted)})"
+    groups = [group for group in _groups(made) if any(group in of for of in found.values())]
+    body = [[other, *(of.get(group, "") for group in groups)] for other, of in found.items()]
+    return _drawn([f"{_named(column)}, against {arm}", *(_label(made, group) for group in groups)], body)
+
+
+def value(name: str, place: str, arm: str, column: str) -> str:
+    """A mean over seeds; of the arm `floor`, real against real."""
+    made = table(name)
+    group = _group(made, place)
+    return tables.figure(made.floors[group, column] if arm == "floor" else made.cells[group, arm, column].mean)
+
+
+def _groups(made: Table) -> list[Group]:
+    return list(dict.fromkeys(group for group, _ in made.lines))
+
+
+def _group(made: Table, place: str) -> Group:
+    """The group whose last factor is `place`."""
+    found = [group for group in _groups(made) if str(group[-1]) == place]
+    if len(found) != 1:
+        raise KeyError(f"{made.experiment.name} has {len(found)} groups {place!r}")
+    return found[0]
+
+
+def _label(made: Table, group: Group) -> str:
+    last: Any = group[-1]
+    if made.factors[-1] == "latent_dim":
+        return "without d" if last == NO_DIM else f"d = {last}"
+    return f"{tables.NAMES[made.factors[-1]]} = {last:,}" if isinstance(last, int) else str(last)
+
+
+def _named(column: str) -> str:
+    name, small = tables.heading(column)
+    return f"{name} ({small})" if small else name
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+
+def _drawn(heads: list[str], body: list[list[str]]) -> str:
+    rule = ["---", *["---:"] * (len(heads) - 1)]
+    return "\n".join(["", *(f"| {' | '.join(line)} |" for line in (heads, rule, *body)), ""])
+
+
+KINDS: dict[str, Callable[..., str]] = {"pivot": pivot, "lines": lines, "against": against, "value": value}
+QUOTED = re.compile(rf"<!-- ({'|'.join(KINDS)}) ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
+
+
+def filled(text: str) -> str:
+    """A page with its figures as the tables have them now."""
+
+    def quote(match: re.Match[str]) -> str:
+        kind, words = match.groups()
+        return f"<!-- {kind} {words} -->{KINDS[kind](*(part.strip() for part in words.split('|')))}<!-- end -->"
+
+    return QUOTED.sub(quote, text)
+
+
+def main() -> int:
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        if (new := filled(text)) != text:
+            page.write_text(new, "utf-8")
+            print(f"filled     {page.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
