@@ -19,7 +19,6 @@ Order of the rows of a lattice, the same for each call with the same seed:
 from __future__ import annotations
 
 import math
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +30,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import qmc
 from torch import Tensor
 
-from neurosql.errors import InputError
+from neurosql.errors import InputError, whole
 
 __all__ = ["LATTICES", "NAMES", "Ball", "Cube", "Normal", "Prior", "Radial", "Sampled", "factorise", "make"]
 
@@ -55,7 +54,7 @@ class Prior(ABC):
     """Whether the density is bounded, so that it makes sense to look for a most likely point."""
 
     def __init__(self, dim: int, lattice: str, scale: float) -> None:
-        self.dim = _whole("latent_dim", dim, 1)
+        self.dim = whole("latent_dim", dim, 1)
         _choice(f"the lattice of the {self.name} prior", lattice, self.lattice_kinds)
         self.lattice_kind = lattice
         self.scale = _real("scale", scale)
@@ -64,14 +63,14 @@ class Prior(ABC):
 
     def lattice(self, n: int, seed: int = 0) -> Tensor:
         """n quantiles Q^n of the prior, (n, d) float64, in the order given at the top of this module."""
-        n, seed = _whole("n", n, 1), _whole("seed", seed, 0)
+        n, seed = whole("n", n, 1), whole("seed", seed, 0)
         if self.lattice_kind == "iid":
             return self.sample(n, torch.Generator().manual_seed(seed))
         return torch.from_numpy(self.scale * self._quantiles(n, seed))
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """n independent draws from the prior, (n, d) float64, on the generator's device."""
-        return self.scale * self._draw(_whole("n", n, 1), generator)
+        return self.scale * self._draw(whole("n", n, 1), generator)
 
     def log_prob(self, z: Tensor) -> Tensor:
         """log p(z) = log p_1(z / s) - d log s with p_1 the density at scale 1; (n, d) -> (n,), -inf outside.
@@ -302,7 +301,7 @@ class Sampled(Prior):
         self.sampler = sampler
         self.density = log_prob
         self.has_density = self.has_mode = log_prob is not None
-        self.draws = _whole("draws", draws, 1)
+        self.draws = whole("draws", draws, 1)
 
     def _quantiles(self, n: int, seed: int) -> np.ndarray:
         share = max(1, self.draws // n)
@@ -359,7 +358,7 @@ def factorise(n: int, dim: int) -> tuple[int, int, int]:
     For d > 1. n_R makes the cells of the grid about as long as they are wide at radius 1/2, where the sphere
     has area A_d / 2^(d-1): n_R = (2^(d-1) n / A_d)^(1/d).
     """
-    n, dim = _whole("n", n, 1), _whole("latent_dim", dim, 2)
+    n, dim = whole("n", n, 1), whole("latent_dim", dim, 2)
     log_area = math.log(2) + dim / 2 * math.log(math.pi) - math.lgamma(dim / 2)
     shells = round(math.exp((math.log(n) + (dim - 1) * math.log(2) - log_area) / dim))
     shells = min(max(shells, 1), math.isqrt(n))
@@ -437,16 +436,6 @@ def _check_rows(what: str, x: Tensor, dim: int) -> None:
         raise InputError(f"{what} must be a tensor of real numbers, got {kind}")
     if x.ndim != 2 or x.shape[1] != dim:
         raise InputError(f"{what} must have shape (n, {dim}), got {tuple(x.shape)}")
-
-
-def _whole(what: str, value: Any, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InputError(f"{what} must be a whole number, got {value!r}") from None
-    if number < least:
-        raise InputError(f"{what} must be at least {least}, got {number}")
-    return number
 
 
 def _real(what: str, value: Any) -> float:

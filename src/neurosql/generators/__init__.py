@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from neurosql.errors import InputError
+from neurosql.errors import InputError, whole
 from neurosql.generators import initial
-from neurosql.generators.base import Generator, whole
+from neurosql.generators.base import Generator
 
 _CLASS = {
     "convnet": "ConvNet",

@@ -10,20 +10,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from neurosql.errors import InputError
+from neurosql.errors import InputError, whole
 
 LABEL_DIM = 16
-
-
-def whole(name: str, value: Any, least: int = 1) -> int:
-    """``value`` as an int of at least ``least``, or an InputError that names the setting."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InputError(f"{name} must be a whole number, got {value!r}") from None
-    if number < least:
-        raise InputError(f"{name} must be at least {least}, got {number}")
-    return number
 
 
 def sample_shape(shape: Sequence[int]) -> tuple[int, ...]:

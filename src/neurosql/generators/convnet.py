@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from neurosql.generators.base import Generator, whole
+from neurosql.errors import whole
+from neurosql.generators.base import Generator
 from neurosql.generators.grid import base_grid, crop, halving_widths, image_shape, pyramid
 
 BASE = 7

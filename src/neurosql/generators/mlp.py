@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from neurosql.errors import InputError
-from neurosql.generators.base import Generator, whole
+from neurosql.errors import InputError, whole
+from neurosql.generators.base import Generator
 
 _ACTIVATION: dict[str, type[nn.Module]] = {"silu": nn.SiLU, "relu": nn.ReLU}
 

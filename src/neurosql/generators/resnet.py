@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from neurosql.errors import InputError
-from neurosql.generators.base import Generator, whole
+from neurosql.errors import InputError, whole
+from neurosql.generators.base import Generator
 from neurosql.generators.grid import Size, base_grid, grow, halving_widths, image_shape, pyramid
 
 BLOCKS = 4

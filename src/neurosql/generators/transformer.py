@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention, silu
 
-from neurosql.errors import InputError
-from neurosql.generators.base import Generator, whole
+from neurosql.errors import InputError, whole
+from neurosql.generators.base import Generator
 from neurosql.generators.grid import image_shape
 
 

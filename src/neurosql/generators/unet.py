@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from neurosql.generators.base import Generator, whole
+from neurosql.errors import whole
+from neurosql.generators.base import Generator
 from neurosql.generators.grid import Size, grow, halving_widths, image_shape, pyramid
 
 BASE = 4

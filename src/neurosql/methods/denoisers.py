@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, scaled_dot_product_attention, silu
 
-from neurosql.errors import InputError
-from neurosql.generators.base import sample_shape, whole
+from neurosql.errors import InputError, whole
+from neurosql.generators.base import sample_shape
 from neurosql.generators.grid import LARGEST, SMALLEST, grow, image_shape, pyramid
 
 FREQUENCIES = 16
