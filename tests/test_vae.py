@@ -126,7 +126,8 @@ def test_the_objective_is_the_sum_that_is_written_down(digits):
 
 
 def test_beta_is_in_the_units_of_its_likelihood():
-    assert build().beta == vae.BETA["cost"] and build(likelihood="gaussian").beta == 1.0
+    assert [build(latent_dim=d).beta for d in (2, 3, 8, 32)] == [0.006, 0.004, 0.0015, 0.0015]
+    assert build(likelihood="gaussian").beta == 1.0 and build(beta=0.3).beta == 0.3
     assert presets.settings("vae", "paper").own.beta == 0.005
 
 

@@ -18,8 +18,8 @@ class VAESettings:
     likelihood: Literal["cost", "gaussian"] = "cost"
     """Reconstruction term: the loss l, as in the paper, or a Gaussian log-likelihood, for the usual ELBO."""
     beta: float | None = None
-    """Weight of the KL divergence in nats: against the loss l (by default 0.0015; the paper has 0.005), or against the
-    Gaussian log-likelihood in nats (by default 1, the ELBO)."""
+    """Weight of the KL divergence in nats: against the loss l (by default 0.0015, in d < 8 dimensions 0.012 / d; the
+    paper has 0.005), or against the Gaussian log-likelihood in nats (by default 1, the ELBO)."""
     warmup: int = 0
     """Epochs over which the weight of the KL divergence rises from 0."""
 
@@ -91,7 +91,7 @@ class IMLESettings:
 class RSIMLESettings(IMLESettings):
     """Rejection-sampling IMLE: samples that are already close to some image are not offered."""
 
-    reject: float = 0.1
+    reject: float = 0.02
     """Share of the pool that is rejected: the samples nearest to any training image."""
     epsilon: float | None = None
     """In place of that share, the loss l to the nearest image under which a sample is rejected."""
