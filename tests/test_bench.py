@@ -328,6 +328,23 @@ def test_a_run_that_fails_is_kept_with_its_reason_and_does_not_stop_the_others(t
     assert "failed" in page.write(tmp_path / "out" / "start.csv")[0].read_text("utf-8")
 
 
+def test_scores_can_be_made_anew_without_training(tmp_path):
+    experiment = Experiment("start", "One run", "?", (Grid((Arm("NeuroSQL"),)),), ("ssim sampled",))
+    out = tmp_path / "out"
+    queue.run(queue.plan([experiment], "smoke", out, 1), 1, progress=False)
+    first = rows.read(out / "start.csv")
+    models = {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
+    assert len(models) == 1 and not queue.plan([experiment], "smoke", out, 1).left
+    plan = queue.plan([experiment], "smoke", out, 1, rescore=True)
+    assert len(plan.left) == 1
+    queue.run(plan, 1, progress=False)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")} == models
+    again = rows.read(out / "start.csv")
+    assert again.keys() == first.keys()
+    for key, row in again.items():
+        assert row | {"scoring seconds": 0} == first[key] | {"scoring seconds": 0}
+
+
 def test_data_that_are_not_at_hand_are_said(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv(sources.VARIABLE, raising=False)
     assert cli.main(["bench", "run", "celeba", "--budget", "smoke", "--out", str(tmp_path)]) == 2

@@ -74,7 +74,7 @@ def test_vectors_are_evaluated_too():
     )
     run = fit(train, **QUICK | {"holdout": 0.0})
     found = evaluate(run, train, heldout, Options(samples=80))
-    assert {score.mode for score in found.scores} == {"sampled", "codes"}
+    assert {score.mode for score in found.scores} == {"sampled", "paired-train", "codes"}
 
 
 def test_the_command_writes_scores_and_pictures(tmp_path, capsys):

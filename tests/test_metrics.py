@@ -16,7 +16,7 @@ from neurosql.metrics import codes, features
 from neurosql.metrics.classifier import evaluate_classifier, train_classifier
 from neurosql.metrics.frechet import frechet_distance
 from neurosql.metrics.kernels import cubic_kernel, gaussian_kernel, median_bandwidths, mmd
-from neurosql.metrics.memorisation import memorisation
+from neurosql.metrics.memorisation import divided, memorisation, nearest_images
 from neurosql.metrics.neighbours import prdc
 from neurosql.metrics.score import Column, Score, table
 from neurosql.metrics.statistics import mean_interval, proportion_interval
@@ -212,14 +212,67 @@ def test_planted_copies_are_found(pictures):
     assert "clear" in found.sentence()
 
 
-def test_near_copies_are_a_sign(pictures):
+@pytest.mark.parametrize("how", ["noise", "blur", "shift"])
+def test_near_copies_are_a_sign(how, pictures):
     x, _ = pictures
     train, heldout, fresh = x[:600], x[600:1000], x[1000:1400].copy()
-    noise = np.random.default_rng(0).normal(0, 0.02, fresh[:24].shape).astype(np.float32)
-    fresh[:24] = np.clip(train[:24] + noise, 0, 1)
+    if how == "noise":
+        fresh[:40] = np.clip(train[:40] + np.random.default_rng(0).normal(0, 0.03, train[:40].shape), 0, 1)
+    elif how == "blur":
+        fresh[:40] = gaussian_filter(train[:40], (0, 0, 0.4, 0.4))
+    else:
+        fresh[:40] = 0.9 * train[:40] + 0.1 * np.roll(train[:40], 1, 3)
     found = memorisation(Cost.named("ssim+l1"), fresh, train, heldout)
     assert found.verdict in ("some", "clear")
-    assert set(range(24)) <= set(found.suspicious.tolist())
+    assert np.isin(np.arange(40), found.suspicious).mean() > 0.8
+
+
+@pytest.mark.parametrize("contrast", [0.7, 0.8, 0.9])
+def test_soft_samples_are_no_copies(contrast, pictures):
+    """An image that is drawn to the mean is near to every other one; a copy is nearer to one than to all others."""
+    x, _ = pictures
+    train, heldout = x[:600], x[600:1000]
+    soft = contrast * x[1000:1400] + (1 - contrast) * x.mean(0)
+    cost = Cost.named("l2")
+    apart = nearest_images(cost, heldout, train)[1]
+    assert np.median(nearest_images(cost, soft, train)[1]) < np.median(apart)
+    assert memorisation(cost, soft, train, heldout).verdict == "no sign"
+
+
+@pytest.mark.parametrize(("n", "k", "m"), [(600, 400, 400), (800, 100, 500), (300, 600, 500), (1000, 40, 300)])
+def test_honest_samples_are_suspected_by_chance_only(n, k, m, pictures):
+    """Real images in the place of samples: about 1 % of them, and hardly ever a verdict."""
+    x = pictures[0].reshape(len(pictures[0]), -1)
+    shares, verdicts = [], []
+    for seed in range(30):
+        order = np.random.default_rng(seed).permutation(len(x))
+        train, heldout, fresh = x[order[:n]], x[order[n : n + k]], x[order[n + k : n + k + m]]
+        found = memorisation(Cost.named("l1"), fresh, train, heldout)
+        shares.append(found.share)
+        verdicts.append(found.verdict)
+        assert found.heldout == round(n / math.ceil(n / k)) and len(found.ratios) == m
+    assert 0.002 < np.median(shares) < 0.015
+    assert verdicts.count("no sign") >= 29
+
+
+def test_a_model_that_knows_nothing_but_copies_is_clear(pictures):
+    x, _ = pictures
+    rng = np.random.default_rng(1)
+    copies = np.clip(x[:400] + rng.normal(0, 0.03, x[:400].shape).astype(np.float32), 0, 1)
+    found = memorisation(Cost.named("ssim+l1"), copies, x[:600], x[600:1000])
+    assert found.verdict == "clear" and found.share > 0.9 and found.threshold <= 1
+
+
+@pytest.mark.parametrize(("n", "size"), [(100, 30), (100, 100), (7, 100), (1000, 33)])
+def test_training_images_are_compared_in_parts_of_the_held_out_set_size(n, size):
+    parts = divided(n, size)
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(n))
+    assert len(parts) == math.ceil(n / size) and max(map(len, parts)) - min(map(len, parts)) <= 1
+    subjects = np.random.default_rng(0).integers(0, max(2, n // 5), n)
+    parts = divided(n, size, subjects)
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(n))
+    owners = [set(subjects[part].tolist()) for part in parts]
+    assert sum(map(len, owners)) == len(set(subjects.tolist()))
 
 
 def test_memorisation_needs_held_out_images(pictures):

@@ -288,6 +288,8 @@ class RunBench:
     """i/k: the i-th of k parts of the runs, for k machines."""
     retry: bool = False
     """Run again what failed."""
+    rescore: bool = False
+    """Evaluate trained models anew, where their folders are still there."""
     dry: bool = False
     """Only say what is left to do."""
 
@@ -295,7 +297,7 @@ class RunBench:
         from neurosql.bench import commands
 
         where = {"out": self.out, "root": self.data}
-        how = {"shard": self.shard, "retry": self.retry, "dry": self.dry}
+        how = {"shard": self.shard, "retry": self.retry, "rescore": self.rescore, "dry": self.dry}
         commands.run(self.names, self.budget, self.seeds, slots=self.jobs, **where, **how)  # type: ignore[arg-type]
 
 

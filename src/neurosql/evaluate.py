@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,8 @@ from neurosql.similarity import ssim
 SAMPLES = 2048
 PAIRS = 50
 NETS = 3
+RECONSTRUCTED = 500
+"""Reconstructions that are looked at for copies."""
 SYNTHETIC = 10_000
 CLASSIFIER_STEPS = 1200
 
@@ -238,19 +241,31 @@ class _Work:
 
     def find_copies(self) -> None:
         assert self.heldout is not None and self.result.samples is not None
-        found = memorisation(self.cost, self.result.samples, self.train.x, self.heldout.x)
-        self.result.memorisation = found
+        self.result.memorisation = self._copies("sampled", self.result.samples)
+        if self.run.has_codes:
+            some = np.random.default_rng(self.options.seed).permutation(len(self.train))[:RECONSTRUCTED]
+            self._copies("paired-train", self.reconstructions[some])
+
+    @cached_property
+    def reconstructions(self) -> np.ndarray:
+        """Of all training images."""
+        return self.run.reconstruct()
+
+    def _copies(self, mode: Mode, images: np.ndarray) -> Memorisation:
+        assert self.heldout is not None
+        found = memorisation(self.cost, images, self.train.x, self.heldout.x, self.train.subjects)
         self.add(
             "suspiciously close",
             found.share,
-            "sampled",
+            mode,
             "lower",
-            len(found.distances),
-            n_real=len(found.heldout_distances),
+            len(images),
+            n_real=found.heldout,
             interval=found.interval,
             floor=0.01,
-            note=found.verdict,
+            note=found.verdict if mode == "sampled" else "reconstructions: what the codes give away",
         )
+        return found
 
     # --- pairs ---
 
@@ -266,7 +281,7 @@ class _Work:
         if not self.run.has_codes:
             return
         chosen = self.random.permutation(len(self.train))[: options.pairs]
-        again = self.run.reconstruct()
+        again = self.reconstructions
         self._pairs("paired-train", again[chosen], self.train.x[chosen], floor)
         self.result.scores.append(reconstruction_score(self.train.x, again))
         if self.heldout is not None and len(self.heldout) > 1:

@@ -26,6 +26,7 @@ def run(
     slots: int | None,
     shard: str,
     retry: bool,
+    rescore: bool,
     dry: bool,
 ) -> None:
     if not names:
@@ -37,7 +38,7 @@ def run(
     if root is not None and not Path(root).is_dir():
         raise InputError(f"no such folder: {root}")
     folder = Path(out) if out else Path("results") / budget
-    plan = queue.plan(chosen, budget, folder, seeds, queue.shard_of(shard), root, retry)
+    plan = queue.plan(chosen, budget, folder, seeds, queue.shard_of(shard), root, retry, rescore and not dry)
     every = {job.key for jobs in plan.jobs.values() for job in jobs}
     if plan.missing:
         print(f"left out   {sources.how_to_get(plan.missing)}")

@@ -66,14 +66,20 @@ def plan(
     shard: tuple[int, int] = (1, 1),
     root: str | None = None,
     retry: bool = False,
+    rescore: bool = False,
 ) -> Plan:
-    """What the tables hold already, and what is left."""
+    """What the tables hold already, and what is left.
+
+    `retry` has what failed run again; `rescore` has trained models, where they are still there, evaluated anew.
+    """
     jobs = {experiment.name: list(experiment.jobs(budget, seeds)) for experiment in experiments}
     made = Plan(out, jobs, root)
     made.results = rows.merge(rows.read(out / f"{name}.csv") for name in EXPERIMENTS)
     if retry:
         made.results = {key: row for key, row in made.results.items() if row["status"] == rows.DONE}
     every = {job.key: job for some in jobs.values() for job in some}
+    if rescore:
+        _forget_scores(made, every.values())
     part, parts = shard
     mine = [job for number, job in enumerate(every.values()) if number % parts == part - 1]
     undone = {job: sources.path_of(job, root) for job in mine if job.key not in made.results}
@@ -82,6 +88,16 @@ def plan(
     # Seed by seed, so that there are first tables soon; runs that measure time come last, when nothing else is running.
     made.left.sort(key=lambda job: (job.alone, job.seed))
     return made
+
+
+def _forget_scores(plan: Plan, jobs: Iterable[Job]) -> None:
+    from neurosql.bench import work
+
+    for job in jobs:
+        folder = plan.folder(job)
+        if job.samples and job.key in plan.results and work.is_trained(folder):
+            del plan.results[job.key]
+            (folder / work.ROW).unlink(missing_ok=True)
 
 
 def at_once() -> int:

@@ -20,7 +20,7 @@ from neurosql import evaluate, files
 from neurosql import run as runs
 from neurosql.bench import rows, sources
 from neurosql.bench.declare import Job
-from neurosql.checkpoint import CONFIG, SPLIT
+from neurosql.checkpoint import CHECKPOINT, CONFIG, MODEL, SPLIT
 from neurosql.errors import InputError
 from neurosql.report import pictures
 from neurosql.run import Run
@@ -58,7 +58,14 @@ def machine() -> rows.Row:
     }
 
 
+def is_trained(folder: Path) -> bool:
+    """Whether the run in a job's folder has come to its end: it keeps its model, and no checkpoint."""
+    return (folder / RUN / MODEL).is_file() and not (folder / RUN / CHECKPOINT).is_file()
+
+
 def _trained(job: Job, images: Any, path: Path) -> Run:
+    if is_trained(path.parent):
+        return runs.open_run(path)
     if (path / CONFIG).is_file():
         return runs.resume(path, lambda *_: images)
     return runs.train(images, job.settings, path)

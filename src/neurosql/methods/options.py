@@ -77,7 +77,7 @@ class IMLESettings:
 
     pool: int = 4
     """Samples to choose from, for each training image."""
-    renew: int = 2
+    renew: int = 1
     """Epochs between two choices."""
     jitter: float = 0.05
     """Standard deviation, over the prior's scale, of the noise that is added to a chosen code at each step."""

@@ -1,15 +1,26 @@
-"""Is any sample a copy? Distances to the nearest training image, set against what held-out images have.
+"""Is any sample a copy? Each sample's nearest training image, set against its nearest held-out image.
 
-A held-out image was not trained on, so its distance to the nearest training image is what an honest sample may have. A
-sample is suspicious when it is nearer to its training image than all but 1 % of the held-out images are to theirs. By
-chance 1 % of honest samples are; more than that, beyond what chance explains, is a sign.
+Training and held-out images are drawn alike, so that a sample which copies neither is as near to the one as to the
+other. Distances alone would not do: a soft image is near to every other one, and digits 1 are near to each other. Hence
+the ratio
+
+    r = l(sample, nearest training image) / l(sample, nearest held-out image).
+
+With as many training as held-out images, r and 1 / r have the same law for an honest sample. The training images are
+therefore taken in J parts, none larger than the held-out set (of whole subjects, where they are known), and set against
+as many held-out ones. Samples that are far nearer to the held-out images than to a part, a side on which no copies can
+be, say what chance does: q is such that r > 1 / q for a share 0.01 / J of all samples and parts. A sample is suspicious
+where r < q for one of the parts: by chance about 1 % of honest samples at most. More than that, beyond what chance
+explains, is a sign.
 
 What this does not show: that nothing about a training image can be inferred from the model (that would need
 membership-inference tests or differential privacy), nor copies under a transformation that the distance does not see.
+It rests on held-out images of the same origin: where they are of another kind, honest samples look suspicious.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,24 +34,41 @@ from neurosql.metrics.statistics import proportion_interval
 EXPECTED = 0.01
 CLEAR = 0.05
 IDENTICAL = 1e-3
+LEAST_HELD_OUT = 20
+TINY = 1e-12
 
 Verdict = Literal["no sign", "some", "clear"]
 
 
 @dataclass(frozen=True, eq=False)
 class Memorisation:
-    """Nearest training images of samples and of held-out images."""
+    """Nearest training and held-out images of samples."""
 
     nearest: np.ndarray
     """(m,) int64: the training image nearest to each sample."""
     distances: np.ndarray
     """(m,): the loss l between each sample and that image."""
     heldout_distances: np.ndarray
-    """(k,): the same for held-out images."""
+    """(m,): the loss between each sample and the held-out image nearest to it."""
+    heldout: int
+    """Number of held-out images."""
     threshold: float
-    """The distance that 1 % of the held-out images go below."""
-    suspicious: np.ndarray
-    """(s,) int64: samples below the threshold, nearest first."""
+    """q: samples with a ratio of the two losses below it are suspicious."""
+
+    @property
+    def ratios(self) -> np.ndarray:
+        """(m,): how far the nearest training image is, over how far the nearest held-out image is."""
+        return self.distances / np.maximum(self.heldout_distances, TINY)
+
+    @property
+    def order(self) -> np.ndarray:
+        """(m,) int64: the samples, most suspicious first."""
+        return np.argsort(self.ratios, kind="stable")
+
+    @property
+    def suspicious(self) -> np.ndarray:
+        """(s,) int64: samples below the threshold, lowest ratio first."""
+        return self.order[: int((self.ratios < self.threshold).sum())]
 
     @property
     def share(self) -> float:
@@ -56,10 +84,12 @@ class Memorisation:
     def verdict(self) -> Verdict:
         """No sign of memorisation, some, or clear memorisation."""
         low, _ = self.interval
-        if low > CLEAR or (self.distances < IDENTICAL * max(float(np.median(self.heldout_distances)), 1e-12)).any():
+        # Whose chance it is to be near: so few held-out images, or samples, leave the 1 % itself uncertain.
+        few = min(self.heldout, len(self.distances))
+        _, most = proportion_interval(round(EXPECTED * few), few)
+        least = IDENTICAL * max(float(np.median(self.heldout_distances)), TINY)
+        if low > max(CLEAR, most) or ((self.distances < least) & (self.ratios < self.threshold)).any():
             return "clear"
-        # The threshold is itself an estimate from the held-out images: allow for its own sampling error.
-        _, most = proportion_interval(round(EXPECTED * len(self.heldout_distances)), len(self.heldout_distances))
         return "some" if low > most else "no sign"
 
     def sentence(self) -> str:
@@ -67,20 +97,53 @@ class Memorisation:
         low, high = self.interval
         return (
             f"memorisation: {self.verdict} ({100 * self.share:.1f} % of {len(self.distances)} samples are nearer to a "
-            f"training image than 99 % of {len(self.heldout_distances)} held-out images are; "
+            f"training image than to all of {self.heldout} held-out images by more than chance explains; "
             f"95 % interval {100 * low:.1f} to {100 * high:.1f} %, 1 % by chance)"
         )
 
 
-def memorisation(cost: Cost, samples: np.ndarray, train: np.ndarray, heldout: np.ndarray) -> Memorisation:
-    """Compare samples (m, *shape) and held-out images (k, *shape) with training images (n, *shape) by the loss l."""
-    if len(heldout) < 20:
-        raise InputError(f"memorisation is judged against held-out images: at least 20 are needed, got {len(heldout)}")
-    nearest, distances = nearest_images(cost, samples, train)
-    _, apart = nearest_images(cost, heldout, train)
-    threshold = float(np.quantile(apart, EXPECTED))
-    below = np.flatnonzero(distances < threshold)
-    return Memorisation(nearest, distances, apart, threshold, below[np.argsort(distances[below], kind="stable")])
+def memorisation(
+    cost: Cost, samples: np.ndarray, train: np.ndarray, heldout: np.ndarray, subjects: np.ndarray | None = None
+) -> Memorisation:
+    """Compare samples (m, *shape) with training (n, *shape) and held-out images (k, *shape) by the loss l.
+
+    `subjects` (n,) are ids of training images that belong together, where the held-out ones were divided from them so.
+    """
+    if len(heldout) < LEAST_HELD_OUT:
+        raise InputError(
+            f"memorisation is judged against held-out images: at least {LEAST_HELD_OUT} are needed, got {len(heldout)}"
+        )
+    parts = divided(len(train), len(heldout), subjects)
+    heldout = heldout[_spread(len(heldout), round(len(train) / len(parts)))]
+    apart = nearest_images(cost, samples, heldout)[1]
+    found = [nearest_images(cost, samples, train[part]) for part in parts]
+    distances = np.stack([of for _, of in found], 1)
+    nearest = np.stack([part[places] for part, (places, _) in zip(parts, found)], 1)
+    best = distances.argmin(1)
+    ratios = distances / np.maximum(apart, TINY)[:, None]
+    highest = float(np.quantile(ratios, 1 - EXPECTED / len(parts), method="higher"))
+    rows = np.arange(len(samples))
+    # Where all samples are nearer to training images, even the highest ratio is below 1.
+    return Memorisation(nearest[rows, best], distances[rows, best], apart, len(heldout), min(1 / max(highest, TINY), 1))
+
+
+def divided(n: int, size: int, subjects: np.ndarray | None = None) -> list[np.ndarray]:
+    """The places 0..n-1, by chance, in equal parts of at most `size`; where there are subjects, in nearly equal parts,
+    with all places of a subject in the same one."""
+    random = np.random.default_rng(0)
+    if subjects is None:
+        ranks = random.permutation(n)
+    else:
+        ids = np.unique(subjects, return_inverse=True)[1]
+        ranks = np.argsort(np.argsort(random.permutation(ids.max() + 1)[ids], kind="stable"), kind="stable")
+    count = math.ceil(n / size)
+    of = ranks * count // n
+    if subjects is not None:
+        # A subject on the border goes with its first image.
+        first = np.full(ids.max() + 1, count)
+        np.minimum.at(first, ids, of)
+        of = first[ids]
+    return [places for part in range(count) if len(places := np.flatnonzero(of == part))]
 
 
 def nearest_images(cost: Cost, x: np.ndarray, among: np.ndarray, rows: int = 1024) -> tuple[np.ndarray, np.ndarray]:
@@ -93,3 +156,8 @@ def nearest_images(cost: Cost, x: np.ndarray, among: np.ndarray, rows: int = 102
         places.append(found.indices.numpy())
         distances.append(found.values.double().numpy())
     return np.concatenate(places), np.concatenate(distances)
+
+
+def _spread(n: int, most: int) -> np.ndarray:
+    """At most `most` of n places, evenly spread."""
+    return np.arange(n) if n <= most else np.arange(most) * n // most

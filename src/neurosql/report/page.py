@@ -53,10 +53,10 @@ def _facts(run: Run, scores: list[Score]) -> dict[str, str]:
     }
     if len(scores) == 1:
         facts |= {f"{s.name} ({s.mode}, n = {s.n})": number(s.value) for s in scores}
-    copies = next((s for s in scores if s.name == "suspiciously close"), None)
+    copies = next((s for s in scores if (s.name, s.mode) == ("suspiciously close", "sampled")), None)
     if copies is not None:
-        share = f"{100 * copies.value:.1f} % of {copies.n} samples are nearer to a training image than 99 % of held-out"
-        facts["memorisation"] = f"{copies.note}: {share} images are"
+        share = f"{100 * copies.value:.1f} % of {copies.n} samples are suspiciously near to a training image"
+        facts["memorisation"] = f"{copies.note}: {share}, 1 % by chance"
     return facts
 
 

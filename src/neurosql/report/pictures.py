@@ -50,8 +50,8 @@ def captions(run: Run) -> dict[str, str]:
         found["latent.png"] = "the codes' first two dimensions" + (", coloured by label" * (run.labels is not None))
         if image:
             found["map.png"] = map_caption(run)
-    found["closest.png"] = "the samples nearest to a training image (odd rows), each above that image"
-    found["memorisation.png"] = "how near samples, and held-out images, are to their nearest training image"
+    found["closest.png"] = "the samples most suspicious of being copies (odd rows), each above its training image"
+    found["memorisation.png"] = "how near each sample is to a training image, and to a held-out one"
     found["curves.png"] = "the run, epoch by epoch"
     return found
 
@@ -78,25 +78,24 @@ def draw_all(run: Run, x: np.ndarray, folder: Path, seed: int = 0) -> list[str]:
 
 
 def draw_copies(run: Run, samples: np.ndarray, train: np.ndarray, found: Memorisation, folder: Path) -> list[str]:
-    """The samples nearest to a training image, each above that image, and all distances; returns file names."""
+    """The most suspicious samples, each above its nearest training image, and all distances; returns file names."""
     drawn = []
     if run.data["kind"] == "image":
-        nearest = np.argsort(found.distances, kind="stable")[:24]
-        sheet(interleave(samples[nearest], train[found.nearest[nearest]], 8), folder / "closest.png")
+        first = found.order[:24]
+        sheet(interleave(samples[first], train[found.nearest[first]], 8), folder / "closest.png")
         drawn.append("closest.png")
-    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    figure = Figure(figsize=(5, 4.6), layout="constrained")
     axes = figure.add_subplot()
-    top = max(found.distances.max(), found.heldout_distances.max())
-    bins = np.linspace(0, float(top), 50).tolist()
-    for values, colour, label in (
-        (found.heldout_distances, "#777777", "held-out images"),
-        (found.distances, "#d1495b", "samples"),
-    ):
-        axes.hist(values, bins, density=True, histtype="stepfilled", alpha=0.45, color=colour, label=label)
-    axes.axvline(found.threshold, color=INK, lw=1, ls="--", label="1 % of held-out images are nearer")
-    axes.set(xlabel="loss to the nearest training image", ylabel="density")
+    top = 1.05 * float(max(found.distances.max(), found.heldout_distances.max()))
+    axes.plot([0, top], [0, top], color="#bbbbbb", lw=1, label="as near to both")
+    axes.plot([0, top], [0, found.threshold * top], color=INK, lw=1, ls="--", label="suspicious below")
+    odd = found.ratios < found.threshold
+    for chosen, colour in ((~odd, "#5b7fa6"), (odd, "#d1495b")):
+        axes.scatter(found.heldout_distances[chosen], found.distances[chosen], s=6, c=colour, alpha=0.5, lw=0)
+    axes.set(xlim=(0, top), ylim=(0, top), xlabel="loss to the nearest held-out image")
+    axes.set_ylabel("loss to the nearest training image")
     axes.set_title(f"memorisation: {found.verdict}", color=INK, fontsize=11)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper left")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(folder / "memorisation.png", dpi=110)
     return [*drawn, "memorisation.png"]
