@@ -32,7 +32,8 @@ from neurosql.errors import InputError
 from neurosql.metrics.statistics import proportion_interval
 
 EXPECTED = 0.01
-CLEAR = 0.05
+MANY = 0.25
+BLATANT, CLEAR = 0.5, 0.005
 IDENTICAL = 1e-3
 LEAST_HELD_OUT = 20
 TINY = 1e-12
@@ -82,13 +83,16 @@ class Memorisation:
 
     @property
     def verdict(self) -> Verdict:
-        """No sign of memorisation, some, or clear memorisation."""
+        """No sign; some, where more samples are suspicious than chance explains; clear, where a quarter of them are, or
+        where some are copies beyond doubt: with a ratio below half the threshold, or next to no loss at all."""
         low, _ = self.interval
-        # Whose chance it is to be near: so few held-out images, or samples, leave the 1 % itself uncertain.
+        # Few held-out images, or samples, leave the 1 % itself uncertain.
         few = min(self.heldout, len(self.distances))
         _, most = proportion_interval(round(EXPECTED * few), few)
+        copies, _ = proportion_interval(int((self.ratios < BLATANT * self.threshold).sum()), len(self.ratios))
         least = IDENTICAL * max(float(np.median(self.heldout_distances)), TINY)
-        if low > max(CLEAR, most) or ((self.distances < least) & (self.ratios < self.threshold)).any():
+        identical = (self.distances < least) & (self.ratios < self.threshold)
+        if low > max(MANY, most) or copies > CLEAR or identical.any():
             return "clear"
         return "some" if low > most else "no sign"
 
