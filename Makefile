@@ -55,6 +55,7 @@ PUBLISHED := mnist celeba afhq oasis main downstream assignment start subset pla
 results: $(STAMP)
 	$(BIN)/neurosql bench run $(PUBLISHED) --budget laptop
 	$(BIN)/neurosql report results/laptop
+	$(BIN)/python docs/figures.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

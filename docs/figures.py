@@ -6,6 +6,7 @@ A figure stands between two comments, the first of which says where in results/l
     <!-- lines downstream | 8 | KEY | KEY -->    one latent dimension (or data set): a line a method, a column a score
     <!-- against mnist | NeuroSQL | KEY -->      one score: what all others have more than a method, with p values
     <!-- value mnist | 8 | NeuroSQL | KEY -->    a mean, in a sentence
+    <!-- seeds mnist -->                         how many seeds the table has
     <!-- end -->
 
 NAME average is the table of averages over latent dimensions. The tests fail where a page says anything else than the
@@ -44,7 +45,7 @@ def table(name: str) -> Table:
 def pivot(name: str, column: str) -> str:
     """A line a method, a column a group, and real against real in the last line."""
     made = table(name)
-    groups = _groups(made)
+    groups = [group for group in _groups(made) if any((group, arm, column) in made.cells for _, arm in made.lines)]
     lines = []
     for arm in dict.fromkeys(arm for _, arm in made.lines):
         cells = [tables.marked(made.cells.get((g, arm, column)), (g, arm, column) in made.bold) for g in groups]
@@ -52,7 +53,9 @@ def pivot(name: str, column: str) -> str:
             lines.append([arm, *cells])
     floors = [made.floors.get((group, column)) for group in groups]
     if any(floor is not None for floor in floors):
-        lines.append([f"*{tables.FLOOR}*", *("" if floor is None else tables.figure(floor) for floor in floors)])
+        lines.append(
+            [f"*{tables.floor_name([column])}*", *("" if floor is None else tables.figure(floor) for floor in floors)]
+        )
     return _drawn(["method", *(_label(made, group) for group in groups)], lines)
 
 
@@ -65,7 +68,8 @@ def lines(name: str, place: str, *columns: str) -> str:
     found = [[arm, *some] for (_, arm), some in zip(shown, cells)]
     floors = [made.floors.get((groups[0], column)) for column in columns]
     if any(floor is not None for floor in floors):
-        found.append([f"*{tables.FLOOR}*", *("" if floor is None else tables.figure(floor) for floor in floors)])
+        name = tables.floor_name(c for c, floor in zip(columns, floors) if floor is not None)
+        found.append([f"*{name}*", *("" if floor is None else tables.figure(floor) for floor in floors)])
     return _drawn(["method", *map(_named, columns)], found)
 
 
@@ -90,6 +94,11 @@ def value(name: str, place: str, arm: str, column: str) -> str:
     made = table(name)
     group = _group(made, place)
     return tables.figure(made.floors[group, column] if arm == "floor" else made.cells[group, arm, column].mean)
+
+
+def seeds(name: str) -> str:
+    """The number of seeds of a table."""
+    return str(table(name).seeds)
 
 
 def _groups(made: Table) -> list[Group]:
@@ -125,7 +134,13 @@ def _drawn(heads: list[str], body: list[list[str]]) -> str:
     return "\n".join(["", *(f"| {' | '.join(line)} |" for line in (heads, rule, *body)), ""])
 
 
-KINDS: dict[str, Callable[..., str]] = {"pivot": pivot, "lines": lines, "against": against, "value": value}
+KINDS: dict[str, Callable[..., str]] = {
+    "pivot": pivot,
+    "lines": lines,
+    "against": against,
+    "value": value,
+    "seeds": seeds,
+}
 QUOTED = re.compile(rf"<!-- ({'|'.join(KINDS)}) ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from neurosql.bench.compare import Estimate, Group, Table, direction
@@ -20,7 +21,6 @@ NAMES = {
     "pixels": "pixels",
     "backbone": "backbone",
 }
-FLOOR = "real against real"
 ARROW = {1: "↑", -1: "↓", 0: ""}
 LATEX_ARROW = {1: r"$\uparrow$", -1: r"$\downarrow$", 0: ""}
 
@@ -35,6 +35,23 @@ def figure(value: float) -> str:
     if size >= 0.1 or size == 0:
         return f"{value:.1f}" if size >= 100 else f"{value:.2f}" if size >= 10 else f"{value:.3f}"
     return f"{value:.3f}" if size >= 0.01 else f"{value:.4f}" if size >= 0.001 else f"{value:.1e}"
+
+
+def floor_name(columns: Iterable[str]) -> str:
+    """What the floors of these columns are, all together."""
+    kinds = {_kind_of_floor(column) for column in columns}
+    return kinds.pop() if len(kinds) == 1 else "reference"
+
+
+def _kind_of_floor(column: str) -> str:
+    name, _, mode = parts_of(column)
+    return (
+        "real training images"
+        if name.startswith("downstream")
+        else "chance"
+        if mode == "codes"
+        else "real against real"
+    )
 
 
 def half_width(estimate: Estimate) -> str:
@@ -76,8 +93,8 @@ def to_html(table: Table) -> str:
         last = number + 1 == len(table.lines) or table.lines[number + 1][0] != group
         if last and any((group, column) in table.floors for column in table.columns):
             row = [Cell(*_factor(value), left=isinstance(value, str) and value != "") for value in group]
-            row += [Cell(FLOOR, left=True)]
             floors = [table.floors.get((group, column)) for column in table.columns]
+            row += [Cell(floor_name(c for c, value in zip(table.columns, floors) if value is not None), left=True)]
             row += [Cell("") if value is None else Cell(figure(value), value) for value in floors]
             lines.append(row + [Cell("")] * (len(heads) - len(row)))
             kinds.append("floor")
@@ -164,7 +181,8 @@ def to_markdown(table: Table) -> str:
         floors = [table.floors.get((group, column)) for column in table.columns]
         if last and any(value is not None for value in floors):
             cells = ["" if value is None else figure(value) for value in floors]
-            lines.append(_line([*shown, f"*{FLOOR}*", *cells, *[""] * len(printed)]))
+            name = floor_name(c for c, value in zip(table.columns, floors) if value is not None)
+            lines.append(_line([*shown, f"*{name}*", *cells, *[""] * len(printed)]))
     return "\n".join(lines) + "\n"
 
 
