@@ -86,13 +86,14 @@ class Memorisation:
         """No sign; some, where more samples are suspicious than chance explains; clear, where a quarter of them are, or
         where some are copies beyond doubt: with a ratio below half the threshold, or next to no loss at all."""
         low, _ = self.interval
-        # Few held-out images, or samples, leave the 1 % itself uncertain.
+        # Few held-out images, or samples, leave open what chance does: what 1 % is, and how rare is never.
         few = min(self.heldout, len(self.distances))
         _, most = proportion_interval(round(EXPECTED * few), few)
+        _, rare = proportion_interval(0, few)
         copies, _ = proportion_interval(int((self.ratios < BLATANT * self.threshold).sum()), len(self.ratios))
         least = IDENTICAL * max(float(np.median(self.heldout_distances)), TINY)
         identical = (self.distances < least) & (self.ratios < self.threshold)
-        if low > max(MANY, most) or copies > CLEAR or identical.any():
+        if low > max(MANY, most) or copies > max(CLEAR, rare) or identical.any():
             return "clear"
         return "some" if low > most else "no sign"
 

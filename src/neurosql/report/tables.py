@@ -45,13 +45,9 @@ def floor_name(columns: Iterable[str]) -> str:
 
 def _kind_of_floor(column: str) -> str:
     name, _, mode = parts_of(column)
-    return (
-        "real training images"
-        if name.startswith("downstream")
-        else "chance"
-        if mode == "codes"
-        else "real against real"
-    )
+    if name.startswith("downstream"):
+        return "real training images"
+    return "chance" if mode == "codes" else "real against real"
 
 
 def half_width(estimate: Estimate) -> str:
