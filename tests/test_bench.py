@@ -1,6 +1,7 @@
 """Benches: declarations, rows, statistics, the queue, and every experiment at the smallest budget."""
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -47,34 +48,40 @@ def pictures(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def jobs(tmp_path_factory):
-    """The folder of all runs, and the rows of those that some test has carried out already."""
-    return tmp_path_factory.mktemp("jobs"), {}
+    """The folder of all runs. Experiments have runs in common, and the test processes share them."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "jobs"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
-def carried_out(experiment, root, folder, known, seeds=1):
-    """Every run of an experiment, in this process; their pictures lie together."""
+def carried_out(experiment, root, folder, seeds=1):
+    """Every run of an experiment, in this process unless another has done it; their pictures lie together."""
     results = []
     for job in experiment.jobs("smoke", seeds):
-        if job.key not in known:
-            source = sources.path_of(job, str(root))
-            known[job.key] = work.carry_out(job, source, folder / job.folder)
-            for picture in (folder / job.folder).glob("*.png"):
-                picture.rename(folder / f"{job.folder}-{picture.name}")
-        results.append(rows.identity(job) | {k: v for k, v in known[job.key].items() if k not in rows.IDENTITY})
+        own = folder / job.folder
+        own.mkdir(exist_ok=True)
+        with work.locked(own):
+            if not (own / work.ROW).is_file():
+                work.carry_out(job, sources.path_of(job, str(root)), own)
+                for picture in own.glob("*.png"):
+                    picture.rename(folder / f"{job.folder}-{picture.name}")
+            row = json.loads((own / work.ROW).read_text("utf-8"))
+        results.append(rows.identity(job) | {k: v for k, v in row.items() if k not in rows.IDENTITY})
     return results
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_experiment_runs_and_fills_its_table(name, pictures, jobs, tmp_path):
     experiment = EXPERIMENTS[name]
-    results = carried_out(experiment, pictures, *jobs)
+    results = carried_out(experiment, pictures, jobs)
     rows.write(tmp_path / f"{name}.csv", results)
     table = compare.build(experiment, rows.read(tmp_path / f"{name}.csv").values())
     needs_weights = {column for column in experiment.columns if column.startswith(("lpips", "vgg"))}
     assert set(table.columns) == set(experiment.columns) - needs_weights
     lines = {(tuple(row[factor] for factor in experiment.rows), row["arm"]) for row in results}
     assert set(table.lines) == lines and len(results) == len(list(experiment.jobs("smoke", 1)))
-    written = page.write(tmp_path / f"{name}.csv", jobs[0])
+    written = page.write(tmp_path / f"{name}.csv", jobs)
     text = written[0].read_text("utf-8")
     assert all(arm.name.replace("'", "&#x27;") in text for grid in experiment.grids for arm in grid.arms)
     sheets = len(results) if "samples" in experiment.figures else 0

@@ -65,7 +65,10 @@ def read(job: Job, source: str, split: Path) -> ImageSet:
     kind = SOURCES[job.data]
     common: dict[str, Any] = {"image_size": None if job.pixels == OF_DIGITS else job.pixels, "group": kind.group}
     if not split.is_file():
-        images = data.load(source, seed=job.seed, settings=DataSettings(limit=max(3 * job.images, LEAST), **common))
+        # The embedded digits are divided by their labels alone, and resized only when they are drawn.
+        size = None if source == mnist_sample.NAME else common["image_size"]
+        wanted = DataSettings(limit=max(3 * job.images, LEAST), **common | {"image_size": size})
+        images = data.load(source, seed=job.seed, settings=wanted)
         count = images.reading.found if images.reading else len(images)
         validation, test = (kind.validation, kind.test) if job.samples else (0.0, 0.0)
         parts = images.divide(validation, test, job.seed)

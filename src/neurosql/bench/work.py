@@ -123,7 +123,7 @@ def main(folder: Path) -> int:
     """Carry out the job that lies in `folder`; what goes wrong is left there too."""
     record = json.loads((folder / JOB).read_text("utf-8"))
     threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
-    lock = _locked(folder / LOCK)
+    lock = locked(folder)
     try:
         if (folder / ROW).is_file():
             return 0
@@ -148,9 +148,9 @@ def _follow(parent: int) -> None:
     os._exit(1)
 
 
-def _locked(path: Path) -> IO[str]:
-    """The lock of a job's folder, once whoever has it is gone."""
-    lock = path.open("w")
+def locked(folder: Path) -> IO[str]:
+    """The lock of a job's folder, once whoever has it is gone; closing it sets the folder free."""
+    lock = (folder / LOCK).open("w")
     try:
         import fcntl
     except ImportError:  # Windows
