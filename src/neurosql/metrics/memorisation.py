@@ -82,14 +82,18 @@ class Memorisation:
         return proportion_interval(len(self.suspicious), len(self.distances))
 
     @property
+    def by_chance(self) -> float:
+        """The largest share that chance explains: few held-out images, or samples, leave open what 1 % is."""
+        few = min(self.heldout, len(self.distances))
+        return proportion_interval(round(EXPECTED * few), few)[1]
+
+    @property
     def verdict(self) -> Verdict:
         """No sign; some, where more samples are suspicious than chance explains; clear, where a quarter of them are, or
         where some are copies beyond doubt: with a ratio below half the threshold, or next to no loss at all."""
         low, _ = self.interval
-        # Few held-out images, or samples, leave open what chance does: what 1 % is, and how rare is never.
-        few = min(self.heldout, len(self.distances))
-        _, most = proportion_interval(round(EXPECTED * few), few)
-        _, rare = proportion_interval(0, few)
+        most = self.by_chance
+        _, rare = proportion_interval(0, min(self.heldout, len(self.distances)))
         copies, _ = proportion_interval(int((self.ratios < BLATANT * self.threshold).sum()), len(self.ratios))
         least = IDENTICAL * max(float(np.median(self.heldout_distances)), TINY)
         identical = (self.distances < least) & (self.ratios < self.threshold)
@@ -101,9 +105,9 @@ class Memorisation:
         """The verdict in words, with what it rests on."""
         low, high = self.interval
         return (
-            f"memorisation: {self.verdict} ({100 * self.share:.1f} % of {len(self.distances)} samples are nearer to a "
-            f"training image than to all of {self.heldout} held-out images by more than chance explains; "
-            f"95 % interval {100 * low:.1f} to {100 * high:.1f} %, 1 % by chance)"
+            f"memorisation: {self.verdict} ({100 * self.share:.1f} % of {len(self.distances)} samples are much nearer "
+            f"to a training image than to all of {self.heldout} held-out images; 95 % interval {100 * low:.1f} to "
+            f"{100 * high:.1f} %; chance explains {100 * self.by_chance:.1f} %)"
         )
 
 

@@ -28,7 +28,7 @@ table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabu
 th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap; }
 th { font-weight: 600; vertical-align: bottom; border-bottom: 1px solid currentColor; }
 th small, td small { display: block; font-weight: 400; opacity: .65; }
-th.text, td.text { text-align: left; }
+th.text, td.text { text-align: left; } td.prose { white-space: normal; min-width: 14rem; }
 tbody tr.first td { border-top: 1px solid color-mix(in srgb, currentColor 25%, transparent); }
 tr.floor td { opacity: .65; font-style: italic; }
 table.sortable th { cursor: pointer; } table.sortable th:focus-visible { outline: 2px solid; }
@@ -76,13 +76,16 @@ class Cell:
     """Small print under it."""
     bold: bool = False
     left: bool = False
+    wraps: bool = False
+    """Whether it is broken into lines where the table would be too wide."""
 
     def html(self, tag: str = "td") -> str:
         text = escape(self.text)
         content = (f"<b>{text}</b>" if self.bold else text) + (
             f"<small>{escape(self.below)}</small>" * bool(self.below)
         )
-        kind = ' class="text"' if self.left else ""
+        kinds = "text" * self.left + " prose" * self.wraps
+        kind = f' class="{kinds.strip()}"' if kinds else ""
         sorted_by = "" if self.value is None else f' data-value="{self.value!r}"'
         return f"<{tag}{kind}{sorted_by}>{content}</{tag}>"
 

@@ -56,7 +56,7 @@ def _facts(run: Run, scores: list[Score]) -> dict[str, str]:
     copies = next((s for s in scores if (s.name, s.mode) == ("suspiciously close", "sampled")), None)
     if copies is not None:
         share = f"{100 * copies.value:.1f} % of {copies.n} samples are suspiciously near to a training image"
-        facts["memorisation"] = f"{copies.note}: {share}, 1 % by chance"
+        facts["memorisation"] = f"{copies.note}: {share}, where about 1 % are by chance"
     return facts
 
 
@@ -73,7 +73,7 @@ def _scores(scores: list[Score]) -> str:
             row = [Cell(f"{score.name} {ARROWS[score.direction]}".strip(), left=True)]
             row += [Cell(score.features or "", left=True), Cell(score.mode, left=True)]
             row += [Cell(number(score.value), score.value), Cell(between), Cell(number(score.floor), score.floor)]
-            row += [Cell(str(score.n)), Cell(score.note, left=True)]
+            row += [Cell(str(score.n)), Cell(score.note, left=True, wraps=True)]
             kinds.append("first" if not rows or rows[-1][2].text != mode else "")
             rows.append(row)
     seen = {score.mode for score in scores}
