@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -196,6 +197,30 @@ def test_methods_without_a_latent_dimension_meet_those_of_every_dimension():
     table = compare.build(TOY, results)
     assert table.wins()["c"][2] == 4 and table.wins()["a"][2] == 4
     assert {group for group, _, _ in table.bold} == {("mnist", 2), ("mnist", 8)}
+
+
+def test_ratios_are_to_the_same_seed_of_the_same_group():
+    taken = {
+        ("a", 2): (10.0, 30.0),
+        ("b", 2): (2.0, 3.0),
+        ("a", 8): (5.0, 6.0),
+        ("b", 8): (1.0, 1.0),
+        ("c", ""): (4, 6),
+    }
+    results = [
+        {"data": "mnist", "latent_dim": dim, "backbone": "convnet", "arm": arm, "seed": seed, "status": "done"}
+        | {"epoch seconds": seconds}
+        for (arm, dim), both in taken.items()
+        for seed, seconds in enumerate(both)
+    ]
+    column = "epoch seconds over b"
+    table = compare.build(replace(TOY, columns=("epoch seconds", column)), results)
+    means = {(group[1], arm): table.cells[group, arm, column].mean for group, arm in table.lines}
+    assert means == {(2, "a"): 7.5, (2, "b"): 1.0, (8, "a"): 5.5, (8, "b"): 1.0, ("", "c"): 2.0}
+    assert {d.column for d in table.differences} == {"epoch seconds"}
+    assert tables.heading(column) == ("epoch seconds ↓", "over b's")
+    alone = compare.build(replace(TOY, columns=(column,)), [row for row in results if row["arm"] != "b"])
+    assert alone.columns == ()
 
 
 def test_averages_are_of_contenders_that_ran_in_every_dimension():

@@ -39,17 +39,25 @@ HIGHER = (
     *("codes in use", "downstream accuracy", "downstream precision", "downstream recall"),
 )
 NEITHER = ("drift",)
+RATIO = " over "
+"""`COLUMN over ARM` is a column divided by what that contender has in the same group with the same seed."""
 
 Group = tuple[Any, ...]
 
 
 def direction(column: str) -> int:
     """1 where more is better, -1 where less is, 0 where neither."""
-    name = parts_of(column)[0]
+    name = parts_of(ratio_of(column)[0])[0]
     for names, sign in ((HIGHER, 1), (LOWER, -1), (NEITHER, 0)):
         if name in names:
             return sign
     raise KeyError(f"nobody has said which way {column!r} is better")
+
+
+def ratio_of(column: str) -> tuple[str, str | None]:
+    """A column, and the contender whose figures it is divided by, if any."""
+    name, _, reference = column.partition(RATIO)
+    return name, reference or None
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,7 @@ class Table:
 
 def build(experiment: Experiment, rows: Iterable[Row], averaged: bool = False) -> Table:
     """The table of an experiment; `averaged` over latent dimensions."""
-    rows = [row for row in rows if row["status"] == DONE]
+    rows = _with_ratios([row for row in rows if row["status"] == DONE], experiment)
     factors = tuple(name for name in experiment.rows if not (averaged and name == "latent_dim"))
     if "latent_dim" not in factors:
         rows = _comparable(rows, factors)
@@ -158,6 +166,32 @@ def build(experiment: Experiment, rows: Iterable[Row], averaged: bool = False) -
         for score, value in _printed(experiment, named, backbones[group], printed.get(arm)).items():
             table.printed[group, arm, score] = value
     return table
+
+
+def _with_ratios(rows: list[Row], experiment: Experiment) -> list[Row]:
+    """The rows with the columns that are ratios.
+
+    A contender without a latent dimension is set against the first one that the other contender has.
+    """
+    for column in experiment.columns:
+        name, reference = ratio_of(column)
+        if reference is None:
+            continue
+        known: dict[Group, float] = {}
+        for row in rows:
+            value = _number(row.get(name))
+            if row["arm"] == reference and value:
+                where = tuple(row[factor] for factor in experiment.rows)
+                without = tuple("" if factor == "latent_dim" else row[factor] for factor in experiment.rows)
+                known[(*where, row["seed"])] = value
+                known.setdefault((*without, row["seed"]), value)
+        rows = [row | {column: _ratio(row, name, known, experiment)} for row in rows]
+    return rows
+
+
+def _ratio(row: Row, name: str, known: dict[Group, float], experiment: Experiment) -> float | None:
+    value, of = _number(row.get(name)), known.get((*(row[factor] for factor in experiment.rows), row["seed"]))
+    return None if value is None or of is None else value / of
 
 
 def _comparable(rows: list[Row], factors: tuple[str, ...]) -> list[Row]:
@@ -204,7 +238,7 @@ def _compare(table: Table, by_seed: dict[tuple[Group, str, str], dict[int, float
     """Test each pair of contenders of a group, and mark cells that are better than all others there."""
     found: list[tuple[Group, str, str, str, float, float]] = []
     for column in table.columns:
-        if direction(column) == 0:
+        if direction(column) == 0 or ratio_of(column)[1] is not None:
             continue
         for group, arms in contenders(table).items():
             for (at, first), (to, second) in combinations(arms, 2):

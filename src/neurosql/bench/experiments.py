@@ -22,6 +22,7 @@ PAIRED = ("lpips paired-train", "ssim paired-train", "ssim paired-heldout")
 SETS = ("kid random net sampled", "recall random net sampled", "suspiciously close sampled")
 OF_DIGITS = ("frechet classifier sampled", "recall classifier sampled")
 RESOURCES = ("epoch seconds", "peak megabytes", "parameters trained", "parameters sampling")
+RATIOS = ("epoch seconds over VAE", "peak megabytes over VAE")
 CODES = ("10-nn purity codes", "silhouette codes", "trustworthiness codes", "codes in use codes", "drift codes")
 
 ALL_DIMS = (2, 4, 8, 16, 32, 64, 128)
@@ -159,7 +160,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 ),
                 Grid((DDPM, OT_CFM), dims=(2,)),
             ),
-            RESOURCES,
+            (*RESOURCES[:2], *RATIOS, *RESOURCES[2:]),
             alone=True,
             scored=False,
             settings={"patience": 0},
@@ -181,7 +182,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                     batches=(64, 128, 256, 512),
                 ),
             ),
-            RESOURCES[:2],
+            (*RESOURCES[:2], *RATIOS),
             rows=("images", "batch"),
             alone=True,
             scored=False,

@@ -21,7 +21,7 @@ LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "font
 
 def caption(experiment: Experiment) -> str:
     if "lines" in experiment.figures:
-        return "mean seconds of an epoch, and peak memory, against the number of images"
+        return "mean seconds of an epoch and peak memory against the number of images, and their ratios"
     return "means over seeds with their 95 % intervals; the dotted line is real against real"
 
 
@@ -86,7 +86,7 @@ def _lines(table: Table) -> bytes:
             axes.set_xlabel("N", fontsize=8)
             axes.tick_params(labelsize=8)
             axes.spines[["top", "right"]].set_visible(False)
-        line[0].set_ylabel(column, fontsize=8)
+        line[0].set_ylabel(" ".join(tables.heading(column)).replace(" ↓", ""), fontsize=8)
     figure.legend(*panels[0][0].get_legend_handles_labels(), ncols=4, **LEGEND)
     return _png(figure)
 

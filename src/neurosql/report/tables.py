@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from neurosql.bench.compare import Estimate, Group, Table, direction
+from neurosql.bench.compare import Estimate, Group, Table, direction, ratio_of
 from neurosql.metrics.score import parts_of
 from neurosql.report import document
 from neurosql.report.document import Cell
@@ -55,9 +55,16 @@ def half_width(estimate: Estimate) -> str:
 
 
 def heading(column: str) -> tuple[str, str]:
-    """A column's name with its direction, and in small print its features and mode."""
-    name, features, mode = parts_of(column)
-    return f"{name} {ARROW[direction(column)]}".strip(), ", ".join(part for part in (features, mode) if part)
+    """A column's name with its direction, and in small print its features and mode, or what it is divided by."""
+    name, small = _words(column)
+    return f"{name} {ARROW[direction(column)]}".strip(), small
+
+
+def _words(column: str) -> tuple[str, str]:
+    base, reference = ratio_of(column)
+    name, features, mode = parts_of(base)
+    over = "" if reference is None else f"over {reference}'s"
+    return name, ", ".join(part for part in (features, mode, over) if part)
 
 
 def printed_scores(table: Table) -> list[str]:
@@ -136,8 +143,7 @@ def to_latex(table: Table) -> str:
     spec = "l" * (len(table.factors) + 1) + "r" * (len(table.columns) + len(printed))
     heads = [NAMES[name] for name in table.factors] + ["method"]
     for column in table.columns:
-        name, features, mode = parts_of(column)
-        small = ", ".join(part for part in (features, mode) if part)
+        name, small = _words(column)
         below = rf"\\{{\scriptsize {_escaped(small)}}}" if small else ""
         heads.append(rf"\shortstack{{{_escaped(name)} {LATEX_ARROW[direction(column)]}{below}}}")
     heads += [rf"\shortstack{{{_escaped(score)}\\{{\scriptsize in the paper}}}}" for score in printed]
