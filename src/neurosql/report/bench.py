@@ -92,8 +92,12 @@ def _page(
     done = [row for row in results if row["status"] == rows.DONE]
     body = f"<h2>Summary</h2>{_summary(table, results)}"
     body += f"<h2>Table</h2><p>{escape(tables.caption(table))}</p>{tables.to_html(table)}"
-    body += "<p>Every column has one mode; <em>real against real</em> is the same score with training images in the "
-    body += "place of samples. The paper does not say in which mode its figures are.</p>"
+    if experiment.scored:
+        body += "<p>Every column has one mode; <em>real against real</em> is the same score with training images in "
+        body += "the place of samples. The paper does not say in which mode its figures are.</p>"
+    else:
+        body += "<p>Each run went alone, one after another; an epoch is without its validation, and memory is the "
+        body += "peak of the whole process.</p>"
     if "-average" in made:
         body += f"<h2>Averages over latent dimensions</h2>{tables.to_html(made['-average'])}"
     if plot is not None:

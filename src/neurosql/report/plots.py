@@ -22,7 +22,8 @@ LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "font
 def caption(experiment: Experiment) -> str:
     if "lines" in experiment.figures:
         return "mean seconds of an epoch and peak memory against the number of images, and their ratios"
-    return "means over seeds with their 95 % intervals; the dotted line is real against real"
+    dotted = "; the dotted line is real against real" if experiment.scored else ""
+    return f"means over seeds with their 95 % intervals{dotted}"
 
 
 def draw(experiment: Experiment, table: Table) -> bytes | None:
@@ -84,7 +85,7 @@ def _lines(table: Table) -> bytes:
                     axes.loglog(*zip(*points), marker="o", ms=3, color=colormaps["tab10"](number), label=arm)
             axes.set_title(f"m = {size}", fontsize=9, color=INK)
             axes.set_xlabel("N", fontsize=8)
-            axes.tick_params(labelsize=8)
+            axes.tick_params(which="both", labelsize=8)
             axes.spines[["top", "right"]].set_visible(False)
         line[0].set_ylabel(" ".join(tables.heading(column)).replace(" ↓", ""), fontsize=8)
     figure.legend(*panels[0][0].get_legend_handles_labels(), ncols=4, **LEGEND)

@@ -51,7 +51,8 @@ def _kind_of_floor(column: str) -> str:
 
 
 def half_width(estimate: Estimate) -> str:
-    return f"± {figure((estimate.high - estimate.low) / 2)}" if math.isfinite(estimate.low) else ""
+    """± half of the interval; nothing where there is none, or nothing varies."""
+    return f"± {figure((estimate.high - estimate.low) / 2)}" if estimate.high > estimate.low else ""
 
 
 def heading(column: str) -> tuple[str, str]:
