@@ -20,6 +20,7 @@ dt { opacity: .7; } dd { margin: 0; font-variant-numeric: tabular-nums; }
 .pictures.small { grid-template-columns: repeat(auto-fill, minmax(min(13rem, 100%), 1fr)); }
 figure { margin: 0; } figure.wide { grid-column: 1 / -1; }
 figure img { width: 100%; height: auto; border-radius: 4px; background: #fff; }
+@media (max-width: 44rem) { figure.wide { overflow-x: auto; } figure.wide img { width: 44rem; } }
 figcaption { font-size: .9rem; opacity: .75; }
 pre { overflow-x: auto; padding: .8rem; border-radius: 4px;
   background: color-mix(in srgb, currentColor 8%, transparent); }
