@@ -84,16 +84,19 @@ class Memorisation:
     @property
     def by_chance(self) -> float:
         """The largest share that chance explains: few held-out images, or samples, leave open what 1 % is."""
+        return self._most(EXPECTED)
+
+    def _most(self, share: float) -> float:
+        """What a share may be in truth, where it was seen among as many as there are held-out images, or samples."""
         few = min(self.heldout, len(self.distances))
-        return proportion_interval(round(EXPECTED * few), few)[1]
+        return proportion_interval(round(share * few), few)[1]
 
     @property
     def verdict(self) -> Verdict:
         """No sign; some, where more samples are suspicious than chance explains; clear, where a quarter of them are, or
         where some are copies beyond doubt: with a ratio below half the threshold, or next to no loss at all."""
         low, _ = self.interval
-        most = self.by_chance
-        _, rare = proportion_interval(0, min(self.heldout, len(self.distances)))
+        most, rare = self.by_chance, self._most(0)
         copies, _ = proportion_interval(int((self.ratios < BLATANT * self.threshold).sum()), len(self.ratios))
         least = IDENTICAL * max(float(np.median(self.heldout_distances)), TINY)
         identical = (self.distances < least) & (self.ratios < self.threshold)

@@ -14,7 +14,7 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; p
 body.broad { max-width: 84rem; }
 h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
 p.lead { margin: 0 0 1.2rem; opacity: .8; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; margin: 0; }
+dl { display: grid; grid-template-columns: fit-content(45%) 1fr; gap: .2rem 1.2rem; margin: 0; }
 dt { opacity: .7; } dd { margin: 0; font-variant-numeric: tabular-nums; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1.5rem; }
 .pictures.small { grid-template-columns: repeat(auto-fill, minmax(min(13rem, 100%), 1fr)); }
