@@ -6,11 +6,12 @@ A figure stands between two comments, the first of which says where in results/l
     <!-- lines downstream | 8 | KEY | KEY -->    one latent dimension (or data set): a line a method, a column a score
     <!-- against mnist | NeuroSQL | KEY -->      one score: what all others have more than a method, with p values
     <!-- value mnist | 8 | NeuroSQL | KEY -->    a mean, in a sentence
+    <!-- below NAME | ARM | OTHER | KEY -->      in how many groups ARM has less than OTHER, on average
     <!-- seeds mnist -->                         how many seeds the table has
     <!-- end -->
 
-NAME average is the table of averages over latent dimensions. The tests fail where a page says anything else than the
-tables do.
+NAME average is the table of averages over latent dimensions, and NAME FACTOR=VALUE the part of it with that value of a
+factor. The tests fail where a page says anything else than the tables do.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from neurosql.bench import compare, rows
 from neurosql.bench.compare import Group, Table
@@ -36,9 +36,12 @@ NO_DIM = ""
 
 @cache
 def table(name: str) -> Table:
-    """An experiment's table, or `NAME average`: over its latent dimensions."""
-    experiment = find(name.removesuffix(AVERAGE))
-    results = rows.read(RESULTS / f"{experiment.name}.csv").values()
+    """An experiment's table, or `NAME average`: over its latent dimensions, or `NAME FACTOR=VALUE`: a part of it."""
+    first, *parts = name.removesuffix(AVERAGE).split()
+    experiment = find(first)
+    results = list(rows.read(RESULTS / f"{experiment.name}.csv").values())
+    for factor, wanted in (part.split("=") for part in parts):
+        results = [row for row in results if str(row[factor]) == wanted]
     return compare.build(experiment, results, averaged=name.endswith(AVERAGE))
 
 
@@ -62,7 +65,8 @@ def pivot(name: str, column: str) -> str:
 def lines(name: str, place: str, *columns: str) -> str:
     """A line a method, a column a score, in one group and in that of methods without a latent dimension."""
     made = table(name)
-    groups = [_group(made, place), *(group for group in _groups(made) if NO_DIM in group and str(group[-1]) != place)]
+    first = _group(made, place)
+    groups = [first, *(group for group in _groups(made) if NO_DIM in group and group != first)]
     shown = [(group, arm) for group, arm in made.lines if group in groups]
     cells = [[tables.marked(made.cells.get((g, a, c)), (g, a, c) in made.bold) for c in columns] for g, a in shown]
     found = [[arm, *some] for (_, arm), some in zip(shown, cells)]
@@ -96,6 +100,14 @@ def value(name: str, place: str, arm: str, column: str) -> str:
     return tables.figure(made.floors[group, column] if arm == "floor" else made.cells[group, arm, column].mean)
 
 
+def below(name: str, arm: str, other: str, column: str) -> str:
+    """In how many groups, of those that have both, the mean of `arm` is below that of `other`."""
+    made = table(name)
+    pairs = [(made.cells.get((group, arm, column)), made.cells.get((group, other, column))) for group in _groups(made)]
+    less = [first.mean < second.mean for first, second in pairs if first is not None and second is not None]
+    return f"{sum(less)} of {len(less)}"
+
+
 def seeds(name: str) -> str:
     """The number of seeds of a table."""
     return str(table(name).seeds)
@@ -106,18 +118,24 @@ def _groups(made: Table) -> list[Group]:
 
 
 def _group(made: Table, place: str) -> Group:
-    """The group whose last factor is `place`."""
-    found = [group for group in _groups(made) if str(group[-1]) == place]
+    """The group whose last factor is `place`, of those factors that vary."""
+    found = [group for group in _groups(made) if str(group[_varying(made)]) == place]
     if len(found) != 1:
         raise KeyError(f"{made.experiment.name} has {len(found)} groups {place!r}")
     return found[0]
 
 
+def _varying(made: Table) -> int:
+    """The place of the last factor that has several values; of the last one, if none has."""
+    several = [i for i, values in enumerate(zip(*_groups(made))) if len(set(values)) > 1]
+    return (several or [len(made.factors) - 1])[-1]
+
+
 def _label(made: Table, group: Group) -> str:
-    last: Any = group[-1]
-    if made.factors[-1] == "latent_dim":
-        return "without d" if last == NO_DIM else f"d = {last}"
-    return f"{tables.NAMES[made.factors[-1]]} = {last:,}" if isinstance(last, int) else str(last)
+    factor, here = made.factors[_varying(made)], group[_varying(made)]
+    if factor == "latent_dim":
+        return "without d" if here == NO_DIM else f"d = {here}"
+    return f"{tables.NAMES[factor]} = {here:,}" if isinstance(here, int) else str(here)
 
 
 def _named(column: str) -> str:
@@ -139,6 +157,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "lines": lines,
     "against": against,
     "value": value,
+    "below": below,
     "seeds": seeds,
 }
 QUOTED = re.compile(rf"<!-- ({'|'.join(KINDS)}) ([^>]+?) -->.*?<!-- end -->", re.DOTALL)

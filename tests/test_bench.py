@@ -223,6 +223,13 @@ def test_ratios_are_to_the_same_seed_of_the_same_group():
     assert alone.columns == ()
 
 
+def test_what_is_chosen_beforehand_is_shown_and_not_tested():
+    results = [row | {"parameters trained": len(row["arm"])} for row in toy_rows(a=0.5, bb=0.4)]
+    table = compare.build(replace(TOY, columns=("ssim sampled", "parameters trained")), results)
+    assert table.cells[("mnist", 8), "bb", "parameters trained"].mean == 2
+    assert {d.column for d in table.differences} == {"ssim sampled"}
+
+
 def test_averages_are_of_contenders_that_ran_in_every_dimension():
     results = [row | {"latent_dim": dim} for dim in (2, 8) for row in toy_rows(a=0.5 + 0.01 * dim)]
     results += toy_rows(b=0.4) + [row | {"latent_dim": ""} for row in toy_rows(c=0.3)]
@@ -259,6 +266,10 @@ def test_the_papers_figures_stand_beside_the_cells_that_they_belong_to():
     assert compare.build(EXPERIMENTS["downstream"], classified).printed[
         ("mnist", 2), "NeuroSQL, by class", "downstream accuracy"
     ] == pytest.approx(0.8771)
+    timed = [row | {"arm": "NeuroSQL, greedy", "epoch seconds": 2.0} for row in results]
+    assert compare.build(EXPERIMENTS["runtime"], timed).printed[
+        ("mnist", 2), "NeuroSQL, greedy", "epoch seconds"
+    ] == pytest.approx(1.4)
 
 
 def test_tables_as_latex_markdown_and_csv_hold_the_same_figures():

@@ -51,18 +51,31 @@ def test_nobody_is_told_to_install_somebody_elses_package(page):
     assert not re.search(r"pip3? install [^\n`]*\bneurosql\b(?!-torch)", page.read_text("utf-8"))
 
 
-def test_figures_of_the_pages_are_those_of_the_results():
+@pytest.fixture(scope="module")
+def figures():
     spec = importlib.util.spec_from_file_location("figures", ROOT / "docs" / "figures.py")
-    figures = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(figures)
-    quoted = 0
-    for page in figures.PAGES:
-        text = page.read_text("utf-8")
-        quoted += len(figures.QUOTED.findall(text))
-        assert figures.filled(text) == text, f"{page.name} is behind results/: python docs/figures.py"
-    assert quoted >= 10
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_figures_of_the_pages_are_those_of_the_results(figures):
+    texts = {page.name: page.read_text("utf-8") for page in figures.PAGES}
+    behind = [name for name, text in texts.items() if figures.filled(text) != text]
+    assert behind == [], "behind results/: python docs/figures.py"
+    assert sum(len(figures.QUOTED.findall(text)) for text in texts.values()) >= 10
     stale = (ROOT / "docs" / "findings.md").read_text("utf-8").replace("0.", "1.")
     assert figures.filled(stale) != stale
+
+
+def test_a_part_of_a_table_has_the_figures_of_the_whole(figures):
+    whole, part = figures.table("scalability"), figures.table("scalability batch=64")
+    assert part.lines == [line for line in whole.lines if line[0][1] == 64] != whole.lines
+    assert all(whole.cells[key] == cell for key, cell in part.cells.items())
+    heads = figures.pivot("scalability batch=64", "epoch seconds").split("\n")[1]
+    assert heads == "| method | N = 500 | N = 2,000 | N = 8,000 | N = 20,000 | N = 60,000 |"
+    mine, yours = (figures.below("scalability", *arms, "epoch seconds") for arms in (("VAE", "GAN"), ("GAN", "VAE")))
+    assert int(mine.split()[0]) + int(yours.split()[0]) == int(mine.split()[-1]) == 20
 
 
 def test_the_two_commands_of_the_readme_are_in_the_makefile():

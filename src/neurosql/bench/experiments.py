@@ -151,8 +151,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             (
                 Grid(
                     (
-                        Arm("NeuroSQL, exact"),
-                        Arm("NeuroSQL, greedy", own={"assignment": "greedy"}),
+                        Arm("NeuroSQL, exact", printed="Hungarian"),
+                        Arm("NeuroSQL, greedy", own={"assignment": "greedy"}, printed="Greedy"),
                         Arm("NeuroSQL, mini-batch", own={"algorithm": "mini-batch"}),
                         *(VAE, GAN, RS_IMLE, GLO, RAE),
                     ),

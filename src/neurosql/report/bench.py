@@ -91,6 +91,13 @@ def _page(
     table = made[""]
     done = [row for row in results if row["status"] == rows.DONE]
     body = f"<h2>Summary</h2>{_summary(table, results)}"
+    drawn = ""
+    if plot is not None:
+        figure = document.figure(plot, plots.caption(experiment), wide=True)
+        drawn = f'<h2>Plots</h2><div class="pictures">{figure}</div>'
+    if "lines" in experiment.figures:
+        # The figure is the result here, and the table a long one.
+        body += drawn
     body += f"<h2>Table</h2><p>{escape(tables.caption(table))}</p>{tables.to_html(table)}"
     if experiment.scored:
         body += "<p>Every column has one mode; <em>real against real</em> is the same score with training images in "
@@ -100,10 +107,8 @@ def _page(
         body += "peak of the whole process.</p>"
     if "-average" in made:
         body += f"<h2>Averages over latent dimensions</h2>{tables.to_html(made['-average'])}"
-    if plot is not None:
-        body += (
-            f'<h2>Plots</h2><div class="pictures">{document.figure(plot, plots.caption(experiment), wide=True)}</div>'
-        )
+    if "lines" not in experiment.figures:
+        body += drawn
     for kind, name, title in (("samples", SHEET, "Samples"), ("planes", PLANE, "Latent planes")):
         shown = _sheets(done, pictures, name) if kind in experiment.figures else ""
         if shown:
@@ -123,7 +128,7 @@ def _summary(table: Table, results: list[rows.Row]) -> str:
     facts = {
         "runs": f"{done} done" + (f", {len(results) - done} failed" if done < len(results) else ""),
         "seeds": str(table.seeds),
-        "data": ", ".join(dict.fromkeys(f"{r['data']} ({r['images']:,} images)" for r in results)),
+        "data": "; ".join(_sizes(results)),
         "memorisation": _verdicts(table),
     }
     heads = [Cell("method", left=True), Cell("better"), Cell("worse"), Cell("undecided"), Cell("comparisons")]
@@ -136,6 +141,14 @@ def _summary(table: Table, results: list[rows.Row]) -> str:
     words = "<p>Comparisons of two contenders in one score, in the same group, on the same seeds; they count where "
     words += "the paired t test, with Holm's correction over the whole table, is below 5 %.</p>"
     return document.definitions(facts) + words + document.table(heads, lines)
+
+
+def _sizes(results: list[rows.Row]) -> list[str]:
+    """Each data set with its numbers of images."""
+    found: dict[str, dict[int, str]] = {}
+    for row in results:
+        found.setdefault(row["data"], {})[row["images"]] = f"{row['images']:,}"
+    return [f"{name} ({', '.join(sizes.values())} images)" for name, sizes in found.items()]
 
 
 def _verdicts(table: Table) -> str:

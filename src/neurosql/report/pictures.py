@@ -31,6 +31,7 @@ def _errors_only(name: str) -> Iterator[None]:
 # are made without pyplot: they are drawn by Agg whatever backend the user has chosen, and leave that choice alone.
 with _errors_only("matplotlib"):
     from matplotlib import colormaps
+    from matplotlib import ticker as ticker
     from matplotlib.figure import Figure
 
 SHEET = 64

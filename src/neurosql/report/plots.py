@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from neurosql.bench.compare import Table
+from neurosql.bench.compare import COUNTS, Table, ratio_of
 from neurosql.bench.declare import Experiment
 from neurosql.report import tables
-from neurosql.report.pictures import INK, Figure, colormaps
+from neurosql.report.pictures import INK, Figure, colormaps, ticker
 
 PANELS = 6
 CONTACT_COLUMNS = 5
@@ -30,11 +30,11 @@ def draw(experiment: Experiment, table: Table) -> bytes | None:
     """Scores against what varies: the latent dimension, or the number of images."""
     if "lines" in experiment.figures:
         return _lines(table)
-    if "latent_dim" not in table.factors or not table.columns:
+    columns = [column for column in table.columns if column not in COUNTS][:PANELS]
+    if "latent_dim" not in table.factors or not columns:
         return None
     place = table.factors.index("latent_dim")
     dims = sorted({group[place] for group, _ in table.lines if group[place] != ""})
-    columns = table.columns[:PANELS]
     arms = list(dict.fromkeys(arm for _, arm in table.lines))
     figure = Figure(figsize=(11, 3.2 * -(-len(columns) // 3) + 0.5), layout="constrained")
     panels = figure.subplots(-(-len(columns) // 3), 3, squeeze=False).ravel()
@@ -68,11 +68,12 @@ def draw(experiment: Experiment, table: Table) -> bytes | None:
 
 
 def _lines(table: Table) -> bytes:
-    """Time and memory against N: a panel a batch size."""
+    """Time and memory against N, and their ratios: a panel a batch size."""
     images, batch = (table.factors.index(name) for name in ("images", "batch"))
+    sizes = sorted({group[images] for group, _ in table.lines})
     batches = sorted({group[batch] for group, _ in table.lines})
     arms = list(dict.fromkeys(arm for _, arm in table.lines))
-    figure = Figure(figsize=(3 * len(batches) + 0.5, 3 * len(table.columns) + 0.6), layout="constrained")
+    figure = Figure(figsize=(3 * len(batches) + 0.5, 2.6 * len(table.columns) + 0.6), layout="constrained")
     panels = figure.subplots(len(table.columns), len(batches), squeeze=False, sharex=True, sharey="row")
     for line, column in zip(panels, table.columns):
         for axes, size in zip(line, batches):
@@ -82,14 +83,30 @@ def _lines(table: Table) -> bytes:
                 }
                 points = sorted((n, cell.mean) for n, cell in cells.items() if cell is not None)
                 if points:
-                    axes.loglog(*zip(*points), marker="o", ms=3, color=colormaps["tab10"](number), label=arm)
-            axes.set_title(f"m = {size}", fontsize=9, color=INK)
-            axes.set_xlabel("N", fontsize=8)
+                    axes.plot(*zip(*points), marker="o", ms=3, color=colormaps["tab10"](number), label=arm)
+            axes.set_xscale("log")
+            axes.set_xticks(sizes, [_short(n) for n in sizes])
+            axes.xaxis.set_minor_locator(ticker.NullLocator())
             axes.tick_params(which="both", labelsize=8)
             axes.spines[["top", "right"]].set_visible(False)
+            if ratio_of(column)[1] is None:
+                axes.set_yscale("log")
+                axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+                axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+                axes.yaxis.set_minor_locator(ticker.NullLocator())
+        if ratio_of(column)[1] is not None:
+            line[0].set_ylim(bottom=0)
         line[0].set_ylabel(" ".join(tables.heading(column)).replace(" ↓", ""), fontsize=8)
+    for top, bottom, size in zip(panels[0], panels[-1], batches):
+        top.set_title(f"m = {size}", fontsize=9, color=INK)
+        bottom.set_xlabel("N", fontsize=8)
     figure.legend(*panels[0][0].get_legend_handles_labels(), ncols=4, **LEGEND)
     return _png(figure)
+
+
+def _short(n: int) -> str:
+    """A number of images that fits under an axis."""
+    return f"{n // 1000}k" if n % 1000 == 0 else str(n)
 
 
 def contact(named: dict[str, Path]) -> bytes:

@@ -202,11 +202,11 @@ def marked(cell: Estimate | None, bold: bool) -> str:
 
 def caption(table: Table) -> str:
     """What the figures are, in words."""
-    seeds = f"Mean over {table.seeds} seeds" if table.seeds > 1 else "One seed"
-    half = ", ± half of the 95 % interval" if table.seeds > 1 else ""
+    if table.seeds < 2:
+        return f"{table.experiment.title}. One seed."
     return (
-        f"{table.experiment.title}. {seeds}{half}. Bold: better than every other contender of the group in "
-        "paired t tests on the same seeds, Holm's correction over the table, 5 %."
+        f"{table.experiment.title}. Mean over {table.seeds} seeds, ± half of the 95 % interval. Bold: better than "
+        "every other contender of the group in paired t tests on the same seeds, Holm's correction over the table, 5 %."
     )
 
 
