@@ -70,8 +70,8 @@ def write_all(folder: Path) -> list[Path]:
         failed = sum(row["status"] != rows.DONE for row in results)
         lines.append((experiment, len(results), failed))
     items = "".join(
-        f'<tr><td class="text"><a href="{escape(e.name)}.html">{escape(e.title)}</a></td>'
-        f'<td class="text">{escape(e.question)}</td><td>{count}</td><td>{failed or ""}</td></tr>'
+        f'<tr><td class="text prose"><a href="{escape(e.name)}.html">{escape(e.title)}</a></td>'
+        f'<td class="text prose">{escape(e.question)}</td><td>{count}</td><td>{failed or ""}</td></tr>'
         for e, count, failed in lines
     )
     head = "".join(cell.html("th") for cell in heads)
@@ -93,15 +93,16 @@ def _page(
     body = f"<h2>Summary</h2>{_summary(table, results)}"
     drawn = ""
     if plot is not None:
-        figure = document.figure(plot, plots.caption(experiment), wide=True)
+        figure = document.figure(plot, plots.caption(table), wide=True)
         drawn = f'<h2>Plots</h2><div class="pictures">{figure}</div>'
     if "lines" in experiment.figures:
         # The figure is the result here, and the table a long one.
         body += drawn
     body += f"<h2>Table</h2><p>{escape(tables.caption(table))}</p>{tables.to_html(table)}"
     if experiment.scored:
-        body += "<p>Every column has one mode; <em>real against real</em> is the same score with training images in "
-        body += "the place of samples. The paper does not say in which mode its figures are.</p>"
+        floors = tables.floors_of(table)
+        meant = f"; <em>{floors}</em> is {tables.FLOORS[floors]}" if floors else ""
+        body += f"<p>Every column has one mode{meant}. The paper does not say in which mode its figures are.</p>"
     else:
         body += "<p>Each run went alone, one after another; an epoch is without its validation, and memory is the "
         body += "peak of the whole process.</p>"

@@ -19,11 +19,11 @@ CONTACT_COLUMNS = 5
 LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 8}
 
 
-def caption(experiment: Experiment) -> str:
-    if "lines" in experiment.figures:
+def caption(table: Table) -> str:
+    if "lines" in table.experiment.figures:
         return "mean seconds of an epoch and peak memory against the number of images, and their ratios"
-    dotted = "; the dotted line is real against real" if experiment.scored else ""
-    return f"means over seeds with their 95 % intervals{dotted}"
+    floors = tables.floors_of(table)
+    return f"means over seeds with their 95 % intervals{f'; dotted: {floors}' if floors else ''}"
 
 
 def draw(experiment: Experiment, table: Table) -> bytes | None:

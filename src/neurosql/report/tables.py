@@ -37,10 +37,24 @@ def figure(value: float) -> str:
     return f"{value:.3f}" if size >= 0.01 else f"{value:.4f}" if size >= 0.001 else f"{value:.1e}"
 
 
+FLOORS = {
+    "real against real": "the same score with training images in the place of samples",
+    "real training images": "the same classifier after training images in the place of samples",
+    "chance": "what labels at random give",
+    "reference": "the same score with training images in the place of samples, or chance for those of codes",
+}
+
+
 def floor_name(columns: Iterable[str]) -> str:
-    """What the floors of these columns are, all together."""
+    """What the floors of these columns are, all together: one of `FLOORS`."""
     kinds = {_kind_of_floor(column) for column in columns}
     return kinds.pop() if len(kinds) == 1 else "reference"
+
+
+def floors_of(table: Table) -> str | None:
+    """What the floors of a table are, if it has any."""
+    columns = {column for _, column in table.floors}
+    return floor_name(columns) if columns else None
 
 
 def _kind_of_floor(column: str) -> str:
