@@ -43,7 +43,7 @@ def write(path: Path, pictures: Path | None = None) -> list[Path]:
             target = path.parent / TABLES / f"{path.stem}{suffix}.{ending}"
             files.replace(target, content.encode())
             written.append(target)
-    plot = plots.draw(experiment, made[""])
+    plot = plots.draw(made[""])
     if plot is not None:
         written.append(path.parent / PICTURES / f"{path.stem}.png")
         files.replace(written[-1], plot)
@@ -90,15 +90,7 @@ def _page(
 ) -> str:
     table = made[""]
     done = [row for row in results if row["status"] == rows.DONE]
-    body = f"<h2>Summary</h2>{_summary(table, results)}"
-    drawn = ""
-    if plot is not None:
-        figure = document.figure(plot, plots.caption(table), wide=True)
-        drawn = f'<h2>Plots</h2><div class="pictures">{figure}</div>'
-    if "lines" in experiment.figures:
-        # The figure is the result here, and the table a long one.
-        body += drawn
-    body += f"<h2>Table</h2><p>{escape(tables.caption(table))}</p>{tables.to_html(table)}"
+    body = f"<h2>Table</h2><p>{escape(tables.caption(table))}</p>{tables.to_html(table)}"
     if experiment.scored:
         floors = tables.floors_of(table)
         meant = f"; <em>{floors}</em> is {tables.FLOORS[floors]}" if floors else ""
@@ -108,8 +100,12 @@ def _page(
         body += "peak of the whole process.</p>"
     if "-average" in made:
         body += f"<h2>Averages over latent dimensions</h2>{tables.to_html(made['-average'])}"
-    if "lines" not in experiment.figures:
-        body += drawn
+    if plot is not None:
+        figure = document.figure(plot, plots.caption(table), wide=True)
+        drawn = f'<h2>Plots</h2><div class="pictures">{figure}</div>'
+        # Against the number of images the figure is the result, and the table a long one.
+        body = drawn + body if "lines" in experiment.figures else body + drawn
+    body = f"<h2>Summary</h2>{_summary(table, results)}{body}"
     for kind, name, title in (("samples", SHEET, "Samples"), ("planes", PLANE, "Latent planes")):
         shown = _sheets(done, pictures, name) if kind in experiment.figures else ""
         if shown:

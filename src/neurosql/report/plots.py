@@ -10,7 +10,6 @@ import numpy as np
 from PIL import Image
 
 from neurosql.bench.compare import COUNTS, Table, ratio_of
-from neurosql.bench.declare import Experiment
 from neurosql.report import tables
 from neurosql.report.pictures import INK, Figure, colormaps, ticker
 
@@ -26,9 +25,9 @@ def caption(table: Table) -> str:
     return f"means over seeds with their 95 % intervals{f'; dotted: {floors}' if floors else ''}"
 
 
-def draw(experiment: Experiment, table: Table) -> bytes | None:
+def draw(table: Table) -> bytes | None:
     """Scores against what varies: the latent dimension, or the number of images."""
-    if "lines" in experiment.figures:
+    if "lines" in table.experiment.figures:
         return _lines(table)
     columns = [column for column in table.columns if column not in COUNTS][:PANELS]
     if "latent_dim" not in table.factors or not columns:
