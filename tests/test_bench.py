@@ -20,7 +20,7 @@ from neurosql.bench.declare import SCALES, Arm, Experiment, Grid, Job
 from neurosql.bench.experiments import EXPERIMENTS
 from neurosql.errors import InputError
 from neurosql.report import bench as page
-from neurosql.report import tables
+from neurosql.report import plots, tables
 
 NAMES = list(EXPERIMENTS)
 ASKED = ("main", "mnist", "celeba", "afhq", "oasis", "assignment", "cost", "schedule", "resolution", "runtime")
@@ -88,7 +88,10 @@ def test_every_experiment_runs_and_fills_its_table(name, pictures, jobs, tmp_pat
     floors = tables.floors_of(table)
     assert floors is None or tables.FLOORS[floors] in text
     sheets = len(results) if "samples" in experiment.figures else 0
-    assert text.count("data:image/png") >= sheets + ("latent_dim" in experiment.rows or "lines" in experiment.figures)
+    plotted = "lines" in experiment.figures or (
+        "latent_dim" in experiment.rows and len({r["data"] for r in results}) == 1
+    )
+    assert text.count("data:image/png") >= sheets + plotted
     contacts = {(row["data"], row["latent_dim"]) for row in results if row["latent_dim"] != ""}
     drawn = {file.name for file in written} & {f"{name}-{data}-{dim}.png" for data, dim in contacts}
     assert len(drawn) == ("contact" in experiment.figures) * len(contacts)
@@ -282,6 +285,28 @@ def test_tables_as_latex_markdown_and_csv_hold_the_same_figures():
     shown = tables.figure(table.cells[("mnist", 8), "a", "ssim sampled"].mean)
     assert shown in latex and f"**{shown}** ±" in tables.to_markdown(table)
     assert {line.count("|") for line in tables.to_markdown(table).splitlines()[2:]} == {6}
+
+
+def test_a_plot_has_the_means_of_the_table_and_none_of_two_data_sets():
+    results = [row | {"latent_dim": dim} for dim in (2, 8) for row in toy_rows(a=0.5 + 0.01 * dim, b=0.4)]
+    results += [row | {"latent_dim": ""} for row in toy_rows(c=0.3)]
+    table = compare.build(TOY, results)
+    panel = plots.panels(table)[0]
+    shown = {(("mnist", dim), arm): cell.mean for arm, of in panel.arms.items() for dim, cell in of.items()}
+    shown |= {(("mnist", ""), arm): cell.mean for arm, cell in panel.flat.items()}
+    assert shown == {line: table.cells[*line, "ssim sampled"].mean for line in table.lines} and len(shown) == 5
+    mixed = compare.build(TOY, results + [row | {"data": "oasis"} for row in toy_rows(a=0.1)])
+    assert plots.draw(mixed) is None and plots.draw(table) is not None
+
+
+def test_a_page_names_its_only_data_set_once():
+    one = compare.build(TOY, toy_rows(a=0.5, b=0.4))
+    two = compare.build(TOY, toy_rows(a=0.5) + [row | {"data": "oasis"} for row in toy_rows(a=0.4)])
+    assert "mnist" not in tables.to_html(one)
+    assert all(name in tables.to_html(two) for name in ("mnist", "oasis"))
+    for whole in (tables.to_html(one), tables.to_html(two)):
+        head, *lines = whole.split("<tr")[1:]
+        assert {line.count("</td>") for line in lines} == {head.count("</th>")}
 
 
 # --- rows ---

@@ -100,17 +100,19 @@ def _page(
         body += "peak of the whole process.</p>"
     if "-average" in made:
         body += f"<h2>Averages over latent dimensions</h2>{tables.to_html(made['-average'])}"
+    drawn = sheets = ""
     if plot is not None:
         figure = document.figure(plot, plots.caption(table), wide=True)
         drawn = f'<h2>Plots</h2><div class="pictures">{figure}</div>'
-        # Against the number of images the figure is the result, and the table a long one.
-        body = drawn + body if "lines" in experiment.figures else body + drawn
-    body = f"<h2>Summary</h2>{_summary(table, results)}{body}"
     for kind, name, title in (("samples", SHEET, "Samples"), ("planes", PLANE, "Latent planes")):
         shown = _sheets(done, pictures, name) if kind in experiment.figures else ""
         if shown:
             size = SMALL if kind == "samples" else ""
-            body += f'<h2>{title}, seed 0</h2><div class="pictures {size}">{shown}</div>'
+            sheets += f'<h2>{title}, seed 0</h2><div class="pictures {size}">{shown}</div>'
+    # Against the number of images the plot is the result, and in a contact sheet the samples; the tables are long ones.
+    body = drawn + body if "lines" in experiment.figures else body + drawn
+    body = sheets + body if "contact" in experiment.figures else body + sheets
+    body = f"<h2>Summary</h2>{_summary(table, results)}{body}"
     body += f"<h2>Differences that hold up</h2>{_differences(table)}"
     failed = [row for row in results if row["status"] != rows.DONE]
     if failed:
@@ -161,13 +163,13 @@ def _differences(table: Table) -> str:
     held = [d for d in table.differences if d.winner is not None]
     if not held:
         return f"<p>None of {len(table.differences)}.</p>"
-    heads = [Cell(tables.NAMES[name], left=name == "data") for name in table.factors]
+    heads = tables.factor_heads(table)
     heads += [Cell("score", left=True), Cell("mode", left=True), Cell("better", left=True), Cell("than", left=True)]
     heads += [Cell("by"), Cell("p"), Cell("p, corrected")]
     lines = []
     for d in held:
         name, mode = tables.heading(d.column)
-        row = [Cell(str(value), left=isinstance(value, str)) for value in d.group]
+        row = tables.factors_of(table, d.group)
         row += [
             Cell(name, left=True),
             Cell(mode, left=True),

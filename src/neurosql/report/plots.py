@@ -3,66 +3,104 @@
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from neurosql.bench.compare import COUNTS, Table, ratio_of
+from neurosql.bench.compare import COUNTS, Estimate, Table, ratio_of
 from neurosql.report import tables
 from neurosql.report.pictures import INK, Figure, colormaps, ticker
 
-PANELS = 6
+ACROSS, PANELS = 3, 6
 CONTACT_COLUMNS = 5
 LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 8}
+
+
+@dataclass
+class Panel:
+    """One score against the latent dimension."""
+
+    column: str
+    dims: list[int]
+    arms: dict[str, dict[int, Estimate]]
+    flat: dict[str, Estimate]  # of contenders without a latent dimension
+    floor: float | None
 
 
 def caption(table: Table) -> str:
     if "lines" in table.experiment.figures:
         return "mean seconds of an epoch and peak memory against the number of images, and their ratios"
     floors = tables.floors_of(table)
-    return f"means over seeds with their 95 % intervals{f'; dotted: {floors}' if floors else ''}"
+    seeds = "means over seeds with their 95 % intervals" if table.seeds > 1 else "one seed"
+    return f"{seeds}{f'; dotted: {floors}' if floors else ''}"
 
 
 def draw(table: Table) -> bytes | None:
     """Scores against what varies: the latent dimension, or the number of images."""
     if "lines" in table.experiment.figures:
         return _lines(table)
-    columns = [column for column in table.columns if column not in COUNTS][:PANELS]
-    if "latent_dim" not in table.factors or not columns:
-        return None
+    found = panels(table)
+    return _dims(found, list(dict.fromkeys(arm for _, arm in table.lines))) if found else None
+
+
+def panels(table: Table) -> list[Panel]:
+    """Six scores of a table whose groups differ in the latent dimension and in nothing else."""
+    if "latent_dim" not in table.factors:
+        return []
     place = table.factors.index("latent_dim")
-    dims = sorted({group[place] for group, _ in table.lines if group[place] != ""})
-    arms = list(dict.fromkeys(arm for _, arm in table.lines))
-    figure = Figure(figsize=(11, 3.2 * -(-len(columns) // 3) + 0.5), layout="constrained")
-    panels = figure.subplots(-(-len(columns) // 3), 3, squeeze=False).ravel()
-    for axes, column in zip(panels, columns):
-        for number, arm in enumerate(arms):
-            cells = {group[place]: table.cells.get((group, arm, column)) for group, name in table.lines if name == arm}
-            points = [(dims.index(d), c) for d, c in cells.items() if d != "" and c is not None]
-            flat = cells.get("")
-            spots = points or ([(i, flat) for i in range(len(dims))] if flat else [])
-            if spots:
-                x = [place_ + 0.05 * (number - len(arms) / 2) for place_, _ in spots]
-                y = [cell.mean for _, cell in spots]
-                err = [0.0 if cell.n < 2 else (cell.high - cell.low) / 2 for _, cell in spots]
-                style = {"marker": "o", "ms": 4} if points else {"ls": "--"}
-                axes.errorbar(x, y, err, color=colormaps["tab10"](number % 10), lw=1.2, capsize=2, label=arm, **style)
+    groups = list(dict.fromkeys(group for group, _ in table.lines))
+    if len({group[:place] + group[place + 1 :] for group in groups}) != 1:
+        return []
+    dims = sorted(group[place] for group in groups if group[place] != "")
+    found = []
+    for column in [column for column in table.columns if column not in COUNTS][:PANELS]:
+        arms: dict[str, dict[int, Estimate]] = {}
+        flat = {}
+        for group, arm in table.lines:
+            cell = table.cells.get((group, arm, column))
+            if cell is not None and group[place] == "":
+                flat[arm] = cell
+            elif cell is not None:
+                arms.setdefault(arm, {})[group[place]] = cell
         floors = [value for (_, name), value in table.floors.items() if name == column]
-        if floors:
-            axes.axhline(sum(floors) / len(floors), color="#999999", lw=1, ls=":")
-        name, mode = tables.heading(column)
+        found.append(Panel(column, dims, arms, flat, sum(floors) / len(floors) if floors else None))
+    return found
+
+
+def _dims(found: list[Panel], arms: list[str]) -> bytes:
+    """A panel a score; contenders without a latent dimension stand at the right, with a dashed line for comparison."""
+    lines = -(-len(found) // ACROSS)
+    figure = Figure(figsize=(11, 3.2 * lines + 0.5), layout="constrained")
+    all_axes = figure.subplots(lines, ACROSS, squeeze=False).ravel()
+    drawn: dict[str, Any] = {}
+    for axes, panel in zip(all_axes, found):
+        ticks = [*map(str, panel.dims), *(["any"] if panel.flat else [])]
+        for number, arm in enumerate(arms):
+            color, aside = colormaps["tab10"](number % 10), min(0.05, 0.6 / len(arms)) * (number - (len(arms) - 1) / 2)
+            cells = {panel.dims.index(d): cell for d, cell in panel.arms.get(arm, {}).items()}
+            if arm in panel.flat:
+                cells = {len(panel.dims): panel.flat[arm]}
+                axes.axhline(panel.flat[arm].mean, color=color, lw=0.8, ls="--", alpha=0.6)
+            if cells:
+                x, y = [i + aside for i in cells], [cell.mean for cell in cells.values()]
+                err = [0.0 if cell.n < 2 else (cell.high - cell.low) / 2 for cell in cells.values()]
+                drawn[arm] = axes.errorbar(x, y, err, color=color, lw=1.2, capsize=2, marker="o", ms=4)
+        if panel.floor is not None:
+            axes.axhline(panel.floor, color="#999999", lw=1, ls=":")
+        name, mode = tables.heading(panel.column)
         axes.set_title(f"{name}{f' ({mode})' if mode else ''}", fontsize=9, color=INK)
-        axes.set_xticks(range(len(dims)), [str(d) for d in dims])
+        axes.set_xticks(range(len(ticks)), ticks)
+        axes.set_xlim(-0.5, len(ticks) - 0.5)
         axes.set_xlabel("latent dimension", fontsize=8)
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
-    for axes in panels[len(columns) :]:
+    for axes in all_axes[len(found) :]:
         axes.set_visible(False)
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False, fontsize=8
-    )
+    named = {arm: drawn[arm] for arm in arms if arm in drawn}
+    figure.legend(named.values(), named.keys(), ncols=6, **LEGEND)
     return _png(figure)
 
 

@@ -92,15 +92,14 @@ def printed_scores(table: Table) -> list[str]:
 def to_html(table: Table) -> str:
     """A line for each contender, floors under each group, and the paper's figures at the end."""
     printed = printed_scores(table)
-    heads = [Cell(NAMES[name], left=name == "data") for name in table.factors] + [Cell("method", left=True)]
+    heads = [*factor_heads(table), Cell("method", left=True)]
     heads += [Cell(name, below=mode) for name, mode in map(heading, table.columns)]
     heads += [Cell(score, below="in the paper") for score in printed]
     heads += [Cell("copies", left=True)] if table.verdicts else []
     lines: list[list[Cell]] = []
     kinds: list[str] = []
     for number, (group, arm) in enumerate(table.lines):
-        row = [Cell(*_factor(value), left=isinstance(value, str) and value != "") for value in group]
-        row.append(Cell(arm, left=True))
+        row = [*factors_of(table, group), Cell(arm, left=True)]
         for column in table.columns:
             cell = table.cells.get((group, arm, column))
             row.append(Cell("") if cell is None else _shown(cell, (group, arm, column) in table.bold))
@@ -110,13 +109,29 @@ def to_html(table: Table) -> str:
         kinds.append("first" if number and table.lines[number - 1][0] != group else "")
         last = number + 1 == len(table.lines) or table.lines[number + 1][0] != group
         if last and any((group, column) in table.floors for column in table.columns):
-            row = [Cell(*_factor(value), left=isinstance(value, str) and value != "") for value in group]
+            row = factors_of(table, group)
             floors = [table.floors.get((group, column)) for column in table.columns]
             row += [Cell(floor_name(c for c, value in zip(table.columns, floors) if value is not None), left=True)]
             row += [Cell("") if value is None else Cell(figure(value), value) for value in floors]
             lines.append(row + [Cell("")] * (len(heads) - len(row)))
             kinds.append("floor")
     return document.table(heads, lines, kinds)
+
+
+def factor_heads(table: Table) -> list[Cell]:
+    """Headings of what tells groups apart: the only data set of a page is named at its top, not in every line."""
+    return [Cell(NAMES[table.factors[i]], left=table.factors[i] == "data") for i in _telling(table)]
+
+
+def factors_of(table: Table, group: Group) -> list[Cell]:
+    """What a group has under `factor_heads`."""
+    values = [group[i] for i in _telling(table)]
+    return [Cell(*_factor(value), left=isinstance(value, str) and value != "") for value in values]
+
+
+def _telling(table: Table) -> list[int]:
+    several = [len({group[i] for group, _ in table.lines}) > 1 for i in range(len(table.factors))]
+    return [i for i, name in enumerate(table.factors) if several[i] or name != "data"]
 
 
 def _factor(value: Any) -> tuple[str, float | None]:
