@@ -6,6 +6,7 @@ A figure stands between two comments, the first of which says where in results/l
     <!-- lines downstream | 8 | KEY | KEY -->    one latent dimension (or data set): a line a method, a column a score
     <!-- against mnist | NeuroSQL | KEY -->      one score: what all others have more than a method, with p values
     <!-- value mnist | 8 | NeuroSQL | KEY -->    a mean, in a sentence
+    <!-- more mnist | 8 | VAE | GAN | KEY -->    how much more the first has, with p values, in a sentence
     <!-- below NAME | ARM | OTHER | KEY -->      in how many groups ARM has less than OTHER, on average
     <!-- seeds mnist -->                         how many seeds the table has
     <!-- end -->
@@ -23,7 +24,7 @@ from functools import cache
 from pathlib import Path
 
 from neurosql.bench import compare, rows
-from neurosql.bench.compare import Group, Table
+from neurosql.bench.compare import Difference, Group, Table
 from neurosql.bench.experiments import find
 from neurosql.report import tables
 
@@ -83,14 +84,26 @@ def against(name: str, arm: str, column: str) -> str:
     found: dict[str, dict[Group, str]] = {}
     for d in made.differences:
         if d.column == column and arm in (d.first, d.second):
-            other, more = (d.second, -d.mean) if d.first == arm else (d.first, d.mean)
-            sign = "+" if more > 0 else "-" if more < 0 else ""
-            text = f"{sign}{tables.figure(abs(more))}"
-            text = text if d.winner is None else f"**{text}**"
-            found.setdefault(other, {})[d.group] = f"{text} (p {_p(d.p)}, {_p(d.adjusted)})"
+            found.setdefault(d.second if d.first == arm else d.first, {})[d.group] = _more(d, arm)
     groups = [group for group in _groups(made) if any(group in of for of in found.values())]
     body = [[other, *(of.get(group, "") for group in groups)] for other, of in found.items()]
     return _drawn([f"{_named(column)}, against {arm}", *(_label(made, group) for group in groups)], body)
+
+
+def more(name: str, place: str, arm: str, other: str, column: str) -> str:
+    """How much more `arm` has than `other` in one group, and the p values of that, plain and corrected."""
+    made = table(name)
+    group = _group(made, place)
+    pair = {arm, other}
+    (found,) = (d for d in made.differences if (d.group, d.column) == (group, column) and {d.first, d.second} == pair)
+    return _more(found, other)
+
+
+def _more(d: Difference, arm: str) -> str:
+    """What the other one of a pair has more than `arm`; bold where it holds up."""
+    by = -d.mean if d.first == arm else d.mean
+    text = f"{'+' if by > 0 else '-' if by < 0 else ''}{tables.figure(abs(by))}"
+    return f"{text if d.winner is None else f'**{text}**'} (p {_p(d.p)}, {_p(d.adjusted)})"
 
 
 def value(name: str, place: str, arm: str, column: str) -> str:
@@ -156,6 +169,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "pivot": pivot,
     "lines": lines,
     "against": against,
+    "more": more,
     "value": value,
     "below": below,
     "seeds": seeds,

@@ -78,6 +78,16 @@ def test_a_part_of_a_table_has_the_figures_of_the_whole(figures):
     assert int(mine.split()[0]) + int(yours.split()[0]) == int(mine.split()[-1]) == 20
 
 
+def test_a_difference_in_a_sentence_is_that_of_the_table(figures):
+    key = "frechet classifier sampled"
+    said = figures.more("mnist", "8", "VAE", "NeuroSQL", key)
+    back = figures.more("mnist", "8", "NeuroSQL", "VAE", key)
+    assert f"| {said} |" in figures.against("mnist", "NeuroSQL", key) and said.split(" ", 1)[1] == back.split(" ", 1)[1]
+    cells = figures.table("mnist").cells
+    vae, ours = (cells[("mnist", 8), arm, key] for arm in ("VAE", "NeuroSQL"))
+    assert (vae.mean > ours.mean) == ("+" in said) == ("-" in back.split(" ")[0])
+
+
 def test_the_two_commands_of_the_readme_are_in_the_makefile():
     makefile = (ROOT / "Makefile").read_text("utf-8")
     for target in re.findall(r"^    make (\w+)", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE):
