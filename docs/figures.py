@@ -49,9 +49,9 @@ def table(name: str) -> Table:
 def pivot(name: str, column: str) -> str:
     """A line a method, a column a group, and real against real in the last line."""
     made = table(name)
-    groups = [group for group in _groups(made) if any((group, arm, column) in made.cells for _, arm in made.lines)]
+    groups = [group for group in made.groups if any((group, arm, column) in made.cells for arm in made.arms)]
     lines = []
-    for arm in dict.fromkeys(arm for _, arm in made.lines):
+    for arm in made.arms:
         cells = [tables.marked(made.cells.get((g, arm, column)), (g, arm, column) in made.bold) for g in groups]
         if any(cells):
             lines.append([arm, *cells])
@@ -67,7 +67,7 @@ def lines(name: str, place: str, *columns: str) -> str:
     """A line a method, a column a score, in one group and in that of methods without a latent dimension."""
     made = table(name)
     first = _group(made, place)
-    groups = [first, *(group for group in _groups(made) if NO_DIM in group and group != first)]
+    groups = [first, *(group for group in made.groups if NO_DIM in group and group != first)]
     shown = [(group, arm) for group, arm in made.lines if group in groups]
     cells = [[tables.marked(made.cells.get((g, a, c)), (g, a, c) in made.bold) for c in columns] for g, a in shown]
     found = [[arm, *some] for (_, arm), some in zip(shown, cells)]
@@ -85,7 +85,7 @@ def against(name: str, arm: str, column: str) -> str:
     for d in made.differences:
         if d.column == column and arm in (d.first, d.second):
             found.setdefault(d.second if d.first == arm else d.first, {})[d.group] = _more(d, arm)
-    groups = [group for group in _groups(made) if any(group in of for of in found.values())]
+    groups = [group for group in made.groups if any(group in of for of in found.values())]
     body = [[other, *(of.get(group, "") for group in groups)] for other, of in found.items()]
     return _drawn([f"{_named(column)}, against {arm}", *(_label(made, group) for group in groups)], body)
 
@@ -116,7 +116,7 @@ def value(name: str, place: str, arm: str, column: str) -> str:
 def below(name: str, arm: str, other: str, column: str) -> str:
     """In how many groups, of those that have both, the mean of `arm` is below that of `other`."""
     made = table(name)
-    pairs = [(made.cells.get((group, arm, column)), made.cells.get((group, other, column))) for group in _groups(made)]
+    pairs = [(made.cells.get((group, arm, column)), made.cells.get((group, other, column))) for group in made.groups]
     less = [first.mean < second.mean for first, second in pairs if first is not None and second is not None]
     return f"{sum(less)} of {len(less)}"
 
@@ -126,13 +126,9 @@ def seeds(name: str) -> str:
     return str(table(name).seeds)
 
 
-def _groups(made: Table) -> list[Group]:
-    return list(dict.fromkeys(group for group, _ in made.lines))
-
-
 def _group(made: Table, place: str) -> Group:
     """The group whose last factor is `place`, of those factors that vary."""
-    found = [group for group in _groups(made) if str(group[_varying(made)]) == place]
+    found = [group for group in made.groups if str(group[_varying(made)]) == place]
     if len(found) != 1:
         raise KeyError(f"{made.experiment.name} has {len(found)} groups {place!r}")
     return found[0]
@@ -140,7 +136,7 @@ def _group(made: Table, place: str) -> Group:
 
 def _varying(made: Table) -> int:
     """The place of the last factor that has several values; of the last one, if none has."""
-    several = [i for i, values in enumerate(zip(*_groups(made))) if len(set(values)) > 1]
+    several = [i for i, values in enumerate(zip(*made.groups)) if len(set(values)) > 1]
     return (several or [len(made.factors) - 1])[-1]
 
 

@@ -120,9 +120,19 @@ class Table:
     verdicts: dict[tuple[Group, str], str] = field(default_factory=dict)
     """Memorisation: the worst verdict of all seeds."""
 
+    @property
+    def groups(self) -> list[Group]:
+        """In the order of the lines."""
+        return list(dict.fromkeys(group for group, _ in self.lines))
+
+    @property
+    def arms(self) -> list[str]:
+        """Contenders, in the order of the lines."""
+        return list(dict.fromkeys(arm for _, arm in self.lines))
+
     def wins(self) -> dict[str, tuple[int, int, int]]:
         """Comparisons that each contender won, lost and had, by contender."""
-        found: dict[str, list[int]] = {arm: [0, 0, 0] for arm in dict.fromkeys(arm for _, arm in self.lines)}
+        found: dict[str, list[int]] = {arm: [0, 0, 0] for arm in self.arms}
         for difference in self.differences:
             for arm in (difference.first, difference.second):
                 found[arm][2] += 1
@@ -160,7 +170,7 @@ def build(experiment: Experiment, rows: Iterable[Row], averaged: bool = False) -
     by_seed = {key: {seed: float(np.mean(some)) for seed, some in found.items()} for key, found in values.items()}
     table.cells = {key: estimate(list(found.values())) for key, found in by_seed.items()}
     table.floors = {key: float(np.mean(some)) for key, some in floors.items()}
-    order = {group: number for number, group in enumerate(dict.fromkeys(group for group, _ in table.lines))}
+    order = {group: number for number, group in enumerate(table.groups)}
     table.lines.sort(key=lambda line: order[line[0]])
     _compare(table, by_seed)
     for group, arm in table.lines:

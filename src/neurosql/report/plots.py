@@ -43,7 +43,7 @@ def draw(table: Table) -> bytes | None:
     if "lines" in table.experiment.figures:
         return _lines(table)
     found = panels(table)
-    return _dims(found, list(dict.fromkeys(arm for _, arm in table.lines))) if found else None
+    return _dims(found, table.arms) if found else None
 
 
 def panels(table: Table) -> list[Panel]:
@@ -51,10 +51,9 @@ def panels(table: Table) -> list[Panel]:
     if "latent_dim" not in table.factors:
         return []
     place = table.factors.index("latent_dim")
-    groups = list(dict.fromkeys(group for group, _ in table.lines))
-    if len({group[:place] + group[place + 1 :] for group in groups}) != 1:
+    if len({group[:place] + group[place + 1 :] for group in table.groups}) != 1:
         return []
-    dims = sorted(group[place] for group in groups if group[place] != "")
+    dims = sorted(group[place] for group in table.groups if group[place] != "")
     found = []
     for column in [column for column in table.columns if column not in COUNTS][:PANELS]:
         arms: dict[str, dict[int, Estimate]] = {}
@@ -107,14 +106,13 @@ def _dims(found: list[Panel], arms: list[str]) -> bytes:
 def _lines(table: Table) -> bytes:
     """Time and memory against N, and their ratios: a panel a batch size."""
     images, batch = (table.factors.index(name) for name in ("images", "batch"))
-    sizes = sorted({group[images] for group, _ in table.lines})
-    batches = sorted({group[batch] for group, _ in table.lines})
-    arms = list(dict.fromkeys(arm for _, arm in table.lines))
+    sizes = sorted({group[images] for group in table.groups})
+    batches = sorted({group[batch] for group in table.groups})
     figure = Figure(figsize=(3 * len(batches) + 0.5, 2.6 * len(table.columns) + 0.6), layout="constrained")
     panels = figure.subplots(len(table.columns), len(batches), squeeze=False, sharex=True, sharey="row")
     for line, column in zip(panels, table.columns):
         for axes, size in zip(line, batches):
-            for number, arm in enumerate(arms):
+            for number, arm in enumerate(table.arms):
                 cells = {
                     g[images]: table.cells.get((g, a, column)) for g, a in table.lines if a == arm and g[batch] == size
                 }

@@ -130,7 +130,7 @@ def factors_of(table: Table, group: Group) -> list[Cell]:
 
 
 def _telling(table: Table) -> list[int]:
-    several = [len({group[i] for group, _ in table.lines}) > 1 for i in range(len(table.factors))]
+    several = [len({group[i] for group in table.groups}) > 1 for i in range(len(table.factors))]
     return [i for i, name in enumerate(table.factors) if several[i] or name != "data"]
 
 
