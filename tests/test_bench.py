@@ -14,10 +14,10 @@ import pytest
 from PIL import Image
 from scipy import stats
 
-from neurosql import cli
+from neurosql import cli, presets
 from neurosql.bench import compare, queue, rows, sources, work
 from neurosql.bench.declare import SCALES, Arm, Experiment, Grid, Job
-from neurosql.bench.experiments import EXPERIMENTS
+from neurosql.bench.experiments import DIFFER, EXPERIMENTS, TO_OURS, TO_PAPER
 from neurosql.errors import InputError
 from neurosql.report import bench as page
 from neurosql.report import plots, tables
@@ -135,6 +135,24 @@ def test_the_published_benches_are_as_large_as_they_should_be():
         jobs = list(EXPERIMENTS[name].jobs("laptop"))
         assert {job.seed for job in jobs} == set(range(3)) and min(job.pixels for job in jobs) >= 32
         assert {job.latent_dim for job in jobs if job.arm == "VAE"} == {2, 8, 32}
+
+
+def test_the_choices_are_all_that_ours_and_the_papers_settings_differ_in():
+    ours, papers = (presets.settings("neurosql", preset, "laptop").flat() for preset in ("recommended", "paper"))
+    differ = {name: (ours[name], papers[name]) for name in ours if ours[name] != papers[name]}
+    assert {name: (own[1], other[1]) for name, (own, other) in DIFFER.items()} == differ
+    # Each contender is one step away from one end; the ends are those of the other tables.
+    jobs = {job.arm: job for job in EXPERIMENTS["choices"].jobs("laptop", 1)}
+    for start, steps in (("NeuroSQL, paper", TO_OURS), ("NeuroSQL", TO_PAPER)):
+        end = jobs[start].settings.flat()
+        for arm in steps:
+            step = jobs[arm.name].settings.flat()
+            assert [name for name in end if end[name] != step[name]] == list(arm.own)
+    longer = jobs["paper, but three times the epochs"].settings.training.epochs
+    assert longer == 3 * jobs["NeuroSQL, paper"].settings.training.epochs
+    assert {jobs[arm].key for arm in ("NeuroSQL, paper", "NeuroSQL")} <= {
+        job.key for job in EXPERIMENTS["mnist"].jobs("laptop", 1)
+    }
 
 
 # --- statistics ---

@@ -56,6 +56,8 @@ class Arm:
     preset: str = "recommended"
     own: Mapping[str, Any] = field(default_factory=dict)
     """Settings by field name; they win over preset and budget."""
+    longer: int = 1
+    """Times the epochs that the others have."""
     printed: str | None = None
     """What the paper calls it, where it has figures for it."""
 
@@ -129,8 +131,8 @@ class Experiment:
     def _job(self, cell: tuple[Any, ...], budget: str, scale: Scale, seed: int) -> Job:
         data, backbone, dim, images, pixels, batch, arm = cell
         chosen = {"generator": backbone, "size": scale.size, "latent_dim": dim, "seed": seed}
-        epochs = self.epochs.get(budget, scale.epochs)
-        chosen |= {"epochs": epochs} if epochs else {}
+        epochs = self.epochs.get(budget, scale.epochs) or presets.BUDGETS[budget]["epochs"]
+        chosen |= {"epochs": epochs * arm.longer}
         chosen |= {"batch_size": batch} if batch else {}
         own = {**chosen, **self.settings, **arm.own}
         if budget == SMOKE:

@@ -16,6 +16,16 @@ RS_IMLE = Arm("RS-IMLE", "rs-imle")
 GLO = Arm("GLO", "glo")
 RAE = Arm("RAE", "rae")
 
+# Where the paper's settings of NeuroSQL and ours differ: by field, ours and the paper's, in words and as a value.
+DIFFER = {
+    "learning_rate": (("learning rate 0.002", 2e-3), ("learning rate 0.0002", 2e-4)),
+    "every": (("K = 2", 2), ("K = 5", 5)),
+    "anneal": (("rho to 1", True), ("rho = 0.7", False)),
+    "start": (("PCA start", "pca"), ("random start", "random")),
+}
+TO_OURS = tuple(Arm(f"paper, but {words}", preset="paper", own={k: v}) for k, ((words, v), _) in DIFFER.items())
+TO_PAPER = tuple(Arm(f"ours, but {words}", own={k: v}) for k, (_, (words, v)) in DIFFER.items())
+
 # The paper's three scores, sampled, and the paired ones, which it does not tell apart from them.
 SAMPLED = ("proxy-fid random net sampled", "lpips sampled", "ssim sampled")
 PAIRED = ("lpips paired-train", "ssim paired-train", "ssim paired-heldout")
@@ -301,10 +311,32 @@ EXPERIMENTS: dict[str, Experiment] = {
             "What do our choices change?",
             (
                 Grid(
-                    (NEUROSQL, AS_PAPER, VAE, Arm("VAE, paper", "vae", "paper"), GAN, Arm("GAN, paper", "gan", "paper"))
+                    (
+                        *(NEUROSQL, AS_PAPER, VAE, Arm("VAE, paper", "vae", "paper")),
+                        *(GAN, Arm("GAN, paper", "gan", "paper")),
+                    ),
+                    dims=(2, 8),
                 ),
             ),
             (*SAMPLED, *OF_DIGITS, *PAIRED),
+            seeds={LAPTOP: 3},
+        ),
+        Experiment(
+            "choices",
+            "From the paper's settings to ours, one at a time",
+            "Which of our choices brings what?",
+            (
+                Grid(
+                    (
+                        AS_PAPER,
+                        *TO_OURS,
+                        Arm("paper, but three times the epochs", preset="paper", longer=3),
+                        NEUROSQL,
+                        *TO_PAPER,
+                    )
+                ),
+            ),
+            (*SAMPLED, *OF_DIGITS, *PAIRED, "drift codes"),
             seeds={LAPTOP: 3},
         ),
     ]
