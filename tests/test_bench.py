@@ -295,6 +295,24 @@ def test_the_papers_figures_stand_beside_the_cells_that_they_belong_to():
     ] == pytest.approx(1.4)
 
 
+def test_a_figure_of_the_paper_stands_beside_ours():
+    ours = {"proxy-fid random net sampled": 1.0, "ssim sampled": 0.1, "ssim paired-train": 0.6}
+    results = [row | {"arm": arm, "latent_dim": 2} | ours for row in toy_rows(a=0.5) for arm in ("VAE", "NeuroSQL, x")]
+    table = compare.build(EXPERIMENTS["mnist"], results)
+    assert tables.layout(table) == [
+        *(("proxy-fid random net sampled", False), ("proxy-fid", True)),
+        *(("ssim sampled", False), ("ssim", True), ("ssim paired-train", False), ("lpips", True)),
+    ]
+    heads, _, *lines = tables.to_markdown(table).splitlines()[2:]
+    assert [len(line.split("|")) for line in lines] == [len(heads.split("|"))] * len(lines)
+    shown = dict(zip(heads.split("|"), lines[0].split("|")))
+    assert shown[" proxy-fid (in the paper) "] == " 1.070 " and shown[" ssim ↑ (sampled) "] == " 0.100 "
+    cells = [line.split("&") for line in tables.to_latex(table).splitlines() if "&" in line]
+    assert {len(row) for row in cells} == {2 + 1 + len(tables.layout(table))} and "1.070" in cells[1][4]
+    drawn = tables.to_html(table).split("<tr")[1:]
+    assert len({row.count("</td>") + row.count("</th>") for row in drawn}) == 1
+
+
 def test_tables_as_latex_markdown_and_csv_hold_the_same_figures():
     table = compare.build(TOY, toy_rows(a=0.5, b=0.4, c=0.3))
     latex, plain = tables.to_latex(table), tables.to_csv(table).splitlines()

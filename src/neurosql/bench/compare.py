@@ -114,7 +114,7 @@ class Table:
     floors: dict[tuple[Group, str], float] = field(default_factory=dict)
     """Real against real, by group and column."""
     printed: dict[tuple[Group, str, str], float] = field(default_factory=dict)
-    """The paper's figures, by group, contender and name of the score; it does not say in which mode."""
+    """The paper's figures, by group, contender and name of the score: of samples unless noted, it says of all."""
     differences: list[Difference] = field(default_factory=list)
     seeds: int = 0
     verdicts: dict[tuple[Group, str], str] = field(default_factory=dict)

@@ -21,6 +21,11 @@ SMALL = "small"
 SHEET, PLANE = "samples.png", "plane.png"
 INDEX = "index.html"
 TABLES = "tables"
+OF_THE_PAPER = (
+    "The paper's proxy-FID is in the features of another random network: orders can be compared, figures can't. It "
+    "says that its figures are of samples unless noted; an SSIM far above that of two real images can only be one of "
+    "reconstructions."
+)
 
 
 def write(path: Path, pictures: Path | None = None) -> list[Path]:
@@ -94,7 +99,7 @@ def _page(
     if experiment.scored:
         floors = tables.floors_of(table)
         meant = f"; <em>{floors}</em> is {tables.FLOORS[floors]}" if floors else ""
-        body += f"<p>Every column has one mode{meant}. The paper does not say in which mode its figures are.</p>"
+        body += f"<p>Every column has one mode{meant}. {OF_THE_PAPER if table.printed else ''}</p>"
     else:
         body += "<p>Each run went alone, one after another; an epoch is without its validation, and memory is the "
         body += "peak of the whole process.</p>"

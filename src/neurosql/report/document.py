@@ -11,7 +11,7 @@ from pathlib import Path
 STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1.5rem; }
-body.broad { max-width: 84rem; }
+body.broad { max-width: 108rem; --text: .8rem; --gap: .45rem; } .broad > p { max-width: 62rem; }
 h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
 p.lead { margin: 0 0 1.2rem; opacity: .8; }
 dl { display: grid; grid-template-columns: fit-content(45%) 1fr; gap: .2rem 1.2rem; margin: 0; }
@@ -25,17 +25,19 @@ figcaption { font-size: .9rem; opacity: .75; }
 pre { overflow-x: auto; padding: .8rem; border-radius: 4px;
   background: color-mix(in srgb, currentColor 8%, transparent); }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap; }
+table { border-collapse: collapse; font-size: var(--text, .86rem); font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem var(--gap, .6rem); text-align: right; white-space: nowrap; }
 th { font-weight: 600; vertical-align: bottom; border-bottom: 1px solid currentColor; }
 th small, td small { display: block; font-weight: 400; opacity: .65; }
-th.text, td.text { text-align: left; } td.prose { white-space: normal; min-width: 14rem; }
+th.text, td.text { text-align: left; } .stays { position: sticky; left: 0; z-index: 1; background: Canvas; }
+td.prose { white-space: normal; min-width: 14rem; }
 tbody tr.first td { border-top: 1px solid color-mix(in srgb, currentColor 25%, transparent); }
-tr.floor td { opacity: .65; font-style: italic; }
+tr.floor td { color: color-mix(in srgb, currentColor 65%, transparent); font-style: italic; }
 table.sortable th { cursor: pointer; } table.sortable th:focus-visible { outline: 2px solid; }
 th[aria-sort=ascending]::after { content: " ▲"; } th[aria-sort=descending]::after { content: " ▼"; }
 @media print { body { max-width: none; padding: 0; font-size: 11px; } details { display: none; }
-  .scroll { overflow: visible; } table { font-size: 8px; } th, td { padding: .1rem .25rem; }
+  .scroll { overflow: visible; } .stays { position: static; } table { font-size: 8px; }
+  th, td { padding: .1rem .25rem; }
   h2 { break-after: avoid; } figure, tr { break-inside: avoid; } }
 """
 # A click on a heading sorts by that column, numbers as numbers; cells without one stay at the end.
@@ -79,13 +81,15 @@ class Cell:
     left: bool = False
     wraps: bool = False
     """Whether it is broken into lines where the table would be too wide."""
+    stays: bool = False
+    """Whether it stays in sight when the table is scrolled sideways."""
 
     def html(self, tag: str = "td") -> str:
         text = escape(self.text)
         content = (f"<b>{text}</b>" if self.bold else text) + (
             f"<small>{escape(self.below)}</small>" * bool(self.below)
         )
-        kinds = "text" * self.left + " prose" * self.wraps
+        kinds = "text" * self.left + " prose" * self.wraps + " stays" * self.stays
         kind = f' class="{kinds.strip()}"' if kinds else ""
         sorted_by = "" if self.value is None else f' data-value="{self.value!r}"'
         return f"<{tag}{kind}{sorted_by}>{content}</{tag}>"

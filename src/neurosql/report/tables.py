@@ -22,6 +22,7 @@ NAMES = {
     "backbone": "backbone",
 }
 ARROW = {1: "↑", -1: "↓", 0: ""}
+IN_THE_PAPER = "in the paper"
 LATEX_ARROW = {1: r"$\uparrow$", -1: r"$\downarrow$", 0: ""}
 
 
@@ -82,37 +83,40 @@ def _words(column: str) -> tuple[str, str]:
     return name, ", ".join(part for part in (features, mode, over) if part)
 
 
-def printed_scores(table: Table) -> list[str]:
-    """Scores that the paper has figures for, in the order of the columns."""
-    found = dict.fromkeys(score for _, _, score in table.printed)
-    order = [score for column in table.columns for score in found if parts_of(column)[0] == score]
-    return list(dict.fromkeys([*order, *found]))
+def layout(table: Table) -> list[tuple[str, bool]]:
+    """What stands beside what: our columns, and (True) the paper's scores, each after our first one of that score."""
+    printed = dict.fromkeys(score for _, _, score in table.printed)
+    found: list[tuple[str, bool]] = []
+    for column in table.columns:
+        found.append((column, False))
+        score = parts_of(column)[0]
+        if score in printed and (score, True) not in found:
+            found.append((score, True))
+    return found + [(score, True) for score in printed if (score, True) not in found]
 
 
 def to_html(table: Table) -> str:
-    """A line for each contender, floors under each group, and the paper's figures at the end."""
-    printed = printed_scores(table)
-    heads = [*factor_heads(table), Cell("method", left=True)]
-    heads += [Cell(name, below=mode) for name, mode in map(heading, table.columns)]
-    heads += [Cell(score, below="in the paper") for score in printed]
+    """A line for each contender, floors under each group, and the paper's figures beside ours."""
+    places = layout(table)
+    heads = [*factor_heads(table), Cell("method", left=True, stays=True)]
+    for name, paper in places:
+        heads.append(Cell(name, below=IN_THE_PAPER) if paper else _head(name))
     heads += [Cell("copies", left=True)] if table.verdicts else []
     lines: list[list[Cell]] = []
     kinds: list[str] = []
     for number, (group, arm) in enumerate(table.lines):
-        row = [*factors_of(table, group), Cell(arm, left=True)]
-        for column in table.columns:
-            cell = table.cells.get((group, arm, column))
-            row.append(Cell("") if cell is None else _shown(cell, (group, arm, column) in table.bold))
-        row += [_printed(table, group, arm, score) for score in printed]
+        row = [*factors_of(table, group), Cell(arm, left=True, stays=True)]
+        for name, paper in places:
+            row.append(_printed(table, group, arm, name) if paper else _shown(table, group, arm, name))
         row += [Cell(table.verdicts.get((group, arm), ""), left=True)] if table.verdicts else []
         lines.append(row)
         kinds.append("first" if number and table.lines[number - 1][0] != group else "")
         last = number + 1 == len(table.lines) or table.lines[number + 1][0] != group
-        if last and any((group, column) in table.floors for column in table.columns):
-            row = factors_of(table, group)
-            floors = [table.floors.get((group, column)) for column in table.columns]
-            row += [Cell(floor_name(c for c, value in zip(table.columns, floors) if value is not None), left=True)]
-            row += [Cell("") if value is None else Cell(figure(value), value) for value in floors]
+        floors = _floors(table, group)
+        if last and floors:
+            row = [*factors_of(table, group), Cell(floor_name(floors), left=True, stays=True)]
+            for name, paper in places:
+                row.append(Cell("") if paper or name not in floors else Cell(figure(floors[name]), floors[name]))
             lines.append(row + [Cell("")] * (len(heads) - len(row)))
             kinds.append("floor")
     return document.table(heads, lines, kinds)
@@ -138,13 +142,29 @@ def _factor(value: Any) -> tuple[str, float | None]:
     return (f"{value:,}", float(value)) if isinstance(value, int) else ("any" if value == "" else str(value), None)
 
 
-def _shown(cell: Estimate, bold: bool) -> Cell:
-    return Cell(figure(cell.mean), cell.mean, half_width(cell), bold)
+def _head(column: str) -> Cell:
+    name, small = heading(column)
+    return Cell(name, below=small)
+
+
+def _floors(table: Table, group: Group) -> dict[str, float]:
+    """The floors of a group, by column."""
+    return {column: table.floors[group, column] for column in table.columns if (group, column) in table.floors}
+
+
+def _shown(table: Table, group: Group, arm: str, column: str) -> Cell:
+    cell = table.cells.get((group, arm, column))
+    bold = (group, arm, column) in table.bold
+    return Cell("") if cell is None else Cell(figure(cell.mean), cell.mean, half_width(cell), bold)
 
 
 def _printed(table: Table, group: Group, arm: str, score: str) -> Cell:
     value = table.printed.get((group, arm, score))
     return Cell("") if value is None else Cell(figure(value), value)
+
+
+def _figure_of_paper(table: Table, where: tuple[Group, str, str]) -> str:
+    return figure(table.printed.get(where, math.nan))
 
 
 def to_csv(table: Table) -> str:
@@ -169,14 +189,14 @@ def to_csv(table: Table) -> str:
 
 def to_latex(table: Table) -> str:
     """A booktabs table; a caption says what is bold."""
-    printed = printed_scores(table)
-    spec = "l" * (len(table.factors) + 1) + "r" * (len(table.columns) + len(printed))
+    places = layout(table)
+    spec = "l" * (len(table.factors) + 1) + "r" * len(places)
     heads = [NAMES[name] for name in table.factors] + ["method"]
-    for column in table.columns:
-        name, small = _words(column)
+    for column, paper in places:
+        name, small = (column, IN_THE_PAPER) if paper else _words(column)
+        arrow = "" if paper else f" {LATEX_ARROW[direction(column)]}"
         below = rf"\\{{\scriptsize {_escaped(small)}}}" if small else ""
-        heads.append(rf"\shortstack{{{_escaped(name)} {LATEX_ARROW[direction(column)]}{below}}}")
-    heads += [rf"\shortstack{{{_escaped(score)}\\{{\scriptsize in the paper}}}}" for score in printed]
+        heads.append(rf"\shortstack{{{_escaped(name)}{arrow}{below}}}")
     lines = [r"\begin{table}", r"\centering\small", rf"\caption{{{_escaped(caption(table))}}}"]
     lines += [rf"\begin{{tabular}}{{{spec}}}", r"\toprule", " & ".join(heads) + r" \\", r"\midrule"]
     before: Group | None = None
@@ -184,10 +204,11 @@ def to_latex(table: Table) -> str:
         if before is not None and group != before:
             lines.append(r"\addlinespace")
         cells = [_escaped(_factor(value)[0]) if group != before else "" for value in group] + [_escaped(arm)]
-        for column in table.columns:
-            cells.append(_latex(table.cells.get((group, arm, column)), (group, arm, column) in table.bold))
-        for score in printed:
-            cells.append(figure(table.printed.get((group, arm, score), math.nan)))
+        for column, paper in places:
+            where = (group, arm, column)
+            cells.append(
+                _figure_of_paper(table, where) if paper else _latex(table.cells.get(where), where in table.bold)
+            )
         lines.append(" & ".join(cells) + r" \\")
         before = group
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
@@ -195,26 +216,27 @@ def to_latex(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     """The table for readers of the repository, floors included."""
-    printed = printed_scores(table)
-    names = [" ".join(f"{name} ({small})" if small else name for name, small in [heading(c)]) for c in table.columns]
-    heads = [NAMES[name] for name in table.factors] + [
-        "method",
-        *names,
-        *(f"{score}, in the paper" for score in printed),
-    ]
+    places = layout(table)
+    heads = [NAMES[name] for name in table.factors] + ["method"]
+    for column, paper in places:
+        name, small = (column, IN_THE_PAPER) if paper else heading(column)
+        heads.append(f"{name} ({small})" if small else name)
     texts = len(table.factors) + 1
     lines = [caption(table), "", _line(heads), _line(["---"] * texts + ["---:"] * (len(heads) - texts))]
     for number, (group, arm) in enumerate(table.lines):
         shown = [_factor(value)[0] for value in group]
-        cells = [marked(table.cells.get((group, arm, c)), (group, arm, c) in table.bold) for c in table.columns]
-        cells += [figure(table.printed.get((group, arm, score), math.nan)) for score in printed]
+        cells = []
+        for column, paper in places:
+            where = (group, arm, column)
+            cells.append(
+                _figure_of_paper(table, where) if paper else marked(table.cells.get(where), where in table.bold)
+            )
         lines.append(_line([*shown, arm, *cells]))
         last = number + 1 == len(table.lines) or table.lines[number + 1][0] != group
-        floors = [table.floors.get((group, column)) for column in table.columns]
-        if last and any(value is not None for value in floors):
-            cells = ["" if value is None else figure(value) for value in floors]
-            name = floor_name(c for c, value in zip(table.columns, floors) if value is not None)
-            lines.append(_line([*shown, f"*{name}*", *cells, *[""] * len(printed)]))
+        floors = _floors(table, group)
+        if last and floors:
+            cells = ["" if paper or name not in floors else figure(floors[name]) for name, paper in places]
+            lines.append(_line([*shown, f"*{floor_name(floors)}*", *cells]))
     return "\n".join(lines) + "\n"
 
 
