@@ -6,6 +6,10 @@ from pathlib import Path
 # scikit-learn's checks skip one of theirs without it; scipy reads it when it is first imported.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
+# Test processes side by side get a thread each, or they would wait for each other's; torch reads it when imported.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # `make sanitize` tests another build of the extension than the installed one.
 if folder := os.environ.get("NEUROSQL_EXTENSION"):
     import importlib.util

@@ -390,7 +390,7 @@ def test_runs_that_measure_time_come_last(tmp_path):
 
 # --- the queue ---
 
-SMALL = ("start", "--budget", "smoke", "--seeds", "1", "--jobs", "2")
+SMALL = ("cost", "--budget", "smoke", "--seeds", "1", "--jobs", "2")
 
 
 def bench(out, *more, **options):
@@ -411,10 +411,10 @@ def test_a_bench_that_is_killed_again_and_again_ends_with_the_same_table(tmp_pat
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert bench(tmp_path / "killed").wait(timeout=300) == 0
-    expected = without_times(tmp_path / "whole" / "start.csv")
-    assert without_times(tmp_path / "killed" / "start.csv") == expected
-    assert len(expected) == 6 and {row["status"] for row in expected} == {"done"}
-    assert len(list((tmp_path / "killed" / queue.PICTURES).glob("*.png"))) == 6 + 2
+    expected = without_times(tmp_path / "whole" / "cost.csv")
+    assert without_times(tmp_path / "killed" / "cost.csv") == expected
+    assert len(expected) == 4 and {row["status"] for row in expected} == {"done"}
+    assert len(list((tmp_path / "killed" / queue.PICTURES).glob("*.png"))) == 4 + 2
 
 
 def test_a_run_that_fails_is_kept_with_its_reason_and_does_not_stop_the_others(tmp_path, capsys):
