@@ -1,15 +1,23 @@
-"""Pages in a real browser."""
+"""The page of a run: in a real browser, and what it says of how to make the run again."""
 
+import csv
+import html
+import io
 import re
+import shlex
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from neurosql import fit, open_run
 from neurosql.cli import main
-from neurosql.report import document
+from neurosql.metrics.score import MODES, Score
+from neurosql.report import again, document, scores
 from neurosql.report.document import Cell
 
 BROWSER = next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None)
@@ -55,3 +63,49 @@ def test_a_click_sorts_a_table_by_its_numbers(tmp_path):
         shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
         orders.append(re.findall(r'<td class="text">(\w+)</td>', shown))
     assert orders == [["c", "d", "b", "a", "none"], ["a", "b", "d", "c", "none"]]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--generator mlp --width 32 --no-anneal --momentum 0.5 --limit 40 --seed 3 --epochs 2",
+        "--method vae --encoder mlp --beta 0.01 --conditional --test-share 0 --preset paper --budget smoke --limit 40",
+        "--method gan --latent-dim 3 --holdout 0 --budget smoke --image-size 12 --batch-size 16 --limit 40",
+    ],
+)
+def test_the_command_of_a_page_makes_the_same_model_to_the_bit(flags, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "mnist-sample", "--out", "first run", *flags.split()]) == 0
+    command = again.how(open_run("first run"), Path("first run"))
+    assert html.escape(command) in Path("first run", "report.html").read_text("utf-8")
+    program, *arguments = shlex.split(command)
+    assert program == "neurosql" and main([*arguments, "--out", "second"]) == 0
+    first, second = (Path(folder, "model.safetensors").read_bytes() for folder in ("first run", "second"))
+    assert first == second
+    assert open_run("first run").settings == open_run("second").settings
+
+
+def test_a_run_of_samples_in_memory_is_made_again_by_a_call(digits, tmp_path):
+    run = fit(digits[0][:40], generator="mlp", width=16, epochs=1, seed=2, out=str(tmp_path / "run"))
+    call = again.how(open_run(tmp_path / "run"), tmp_path / "run")
+    assert call.startswith("neurosql.fit(samples, ")
+    second = eval(call, {"neurosql": sys.modules["neurosql"], "samples": digits[0][:40]})
+    assert second.settings == run.settings
+    np.testing.assert_array_equal(run.sample(4, seed=0)[0], second.sample(4, seed=0)[0])
+
+
+def test_scores_of_a_run_as_html_csv_and_latex_hold_the_same_figures():
+    found = [
+        Score("ssim", 0.1234567, "sampled", "higher", 50, interval=(0.1, 0.2), floor=0.11, note="a note & more"),
+        Score("proxy-fid", 3.5, "sampled", "lower", 64, 60, features="random net", spread=0.25),
+        Score("trustworthiness", 0.9, "codes", "higher", 30),
+    ]
+    rows = list(csv.DictReader(io.StringIO(scores.to_csv(reversed(found)))))
+    assert {tuple(row) for row in rows} == {scores.FIELDS} and float(rows[1]["value"]) == 0.1234567
+    assert [row["mode"] for row in rows] == ["sampled", "sampled", "codes"] and rows[1]["note"] == "a note & more"
+    latex, page = scores.to_latex(found, "A run of 50 %"), scores.to_html(found)
+    for text in ("0.1235", "0.1000 to 0.2000", "3.5000", "sd 0.2500 over nets", "0.9000"):
+        assert text in latex and text in page
+    assert r"A run of 50 \%" in latex and latex.count(r"\midrule") == 2 and MODES["codes"] in latex
+    cells = [line for line in latex.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+    assert {line.count("&") for line in cells} == {5}

@@ -136,10 +136,10 @@ def evaluate(path: str, against: str | None, options: evaluation.Options) -> Non
         assert found.samples is not None
         drawn = pictures.draw_copies(run, found.samples, train.x, found.memorisation, folder.path)
         print(f"wrote {', '.join(drawn)} to {path}")
-    page.write(run, folder.path, folder.read_json(SCORES))
+    written = page.write(run, folder.path, folder.read_json(SCORES))
     for sentence in found.left_out:
         print(f"left out: {sentence}")
-    print(f"wrote {folder.path / SCORES} and {folder.path / page.NAME}")
+    print(f"wrote {', '.join(str(path) for path in [folder.path / SCORES, *written])}")
 
 
 def report(path: str) -> None:
@@ -149,7 +149,7 @@ def report(path: str) -> None:
     if (place / CONFIG).is_file():
         folder = RunFolder.existing(path)
         scores = folder.read_json(SCORES) if folder.has(SCORES) else {}
-        written = [page.write(runs.open_run(path), folder.path, scores)]
+        written = page.write(runs.open_run(path), folder.path, scores)
     elif place.is_dir():
         written = bench.write_all(place)
     elif place.suffix == ".csv" and place.is_file():
@@ -230,7 +230,7 @@ def _finish(run: Run, images: data.ImageSet, path: Path) -> None:
         scores[score.key] = score.record()
     (path / SCORES).write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     drawn = pictures.draw_all(run, x, path, run.settings.training.seed)
-    report = page.write(run, path, scores)
+    report = page.write(run, path, scores)[0]
     for record in scores.values():
         print(f"{record['name']}  {record['value']:.4f} ({record['mode']}, n = {record['n']})")
     print(f"wrote {path}: {', '.join([MODEL, CODES, HISTORY, USED, SPLIT, SCORES, *drawn, page.NAME])}")

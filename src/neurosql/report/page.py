@@ -7,19 +7,23 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from neurosql.metrics.score import MODES, Score, number
-from neurosql.report import document, pictures
-from neurosql.report.document import Cell
+from neurosql import files
+from neurosql.checkpoint import RunFolder
+from neurosql.metrics.score import Score, number
+from neurosql.report import again, document, pictures
+from neurosql.report import scores as tables
 from neurosql.run import Run
 
-NAME = "report.html"
+NAME, CSV, LATEX = "report.html", "scores.csv", "scores.tex"
 WIDE = {"curves.png"}
-ARROWS = {"lower": "↓", "higher": "↑", "none": ""}
 
 
-def write(run: Run, folder: Path, scores: dict[str, Any]) -> Path:
-    """`report.html` in a run's folder, with the pictures there; `scores` are those of `scores.json`."""
-    path = folder / NAME
+def write(run: Run, folder: Path, scores: dict[str, Any]) -> list[Path]:
+    """`report.html` in a run's folder, with the pictures there, and the scores, if there are several, as CSV and LaTeX.
+
+    `scores` are those of `scores.json`.
+    """
+    written = [folder / NAME]
     found = [Score.from_record(record) for record in scores.values()]
     figures = "".join(
         document.figure(folder / name, caption, name in WIDE)
@@ -29,12 +33,17 @@ def write(run: Run, folder: Path, scores: dict[str, Any]) -> Path:
     settings = json.dumps(run.config()["settings"], indent=2)
     body = document.definitions(_facts(run, found))
     if len(found) > 1:
-        body += f"<h2>Scores</h2>{_scores(found)}"
+        body += f"<h2>Scores</h2>{tables.to_html(found)}"
+        title = f"{run.settings.method} on {run.data['description']}"
+        for name, content in ((CSV, tables.to_csv(found)), (LATEX, tables.to_latex(found, title))):
+            files.replace(folder / name, content.encode())
+            written.append(folder / name)
     body += f'<h2>Pictures</h2><div class="pictures">{figures}</div>'
     body += f"<h2>How to use it</h2><pre>{escape(_commands(folder))}</pre>"
     body += f"<h2>Settings</h2>{document.fold('all settings of this run', f'<pre>{escape(settings)}</pre>')}"
-    path.write_text(document.page(folder.resolve().name, _lead(run), body), encoding="utf-8")
-    return path
+    body += f"<h2>How to make it again</h2>{_again(run, folder)}"
+    files.replace(folder / NAME, document.page(folder.resolve().name, _lead(run), body).encode())
+    return written
 
 
 def _facts(run: Run, scores: list[Score]) -> dict[str, str]:
@@ -60,26 +69,14 @@ def _facts(run: Run, scores: list[Score]) -> dict[str, str]:
     return facts
 
 
-def _scores(scores: list[Score]) -> str:
-    """All scores in one table, each with its mode, interval and floor."""
-    heads = [Cell("score", left=True), Cell("features", left=True), Cell("mode", left=True)]
-    heads += [Cell(name) for name in ("value", "95 % interval", "floor", "n")] + [Cell("", left=True)]
-    rows: list[list[Cell]] = []
-    kinds: list[str] = []
-    for mode in MODES:
-        for score in (s for s in scores if s.mode == mode):
-            between = "" if score.interval is None else " to ".join(map(number, score.interval))
-            between = between if score.spread is None else f"sd {number(score.spread)} over nets"
-            row = [Cell(f"{score.name} {ARROWS[score.direction]}".strip(), left=True)]
-            row += [Cell(score.features or "", left=True), Cell(score.mode, left=True)]
-            row += [Cell(number(score.value), score.value), Cell(between), Cell(number(score.floor), score.floor)]
-            row += [Cell(str(score.n)), Cell(score.note, left=True, wraps=True)]
-            kinds.append("first" if not rows or rows[-1][2].text != mode else "")
-            rows.append(row)
-    seen = {score.mode for score in scores}
-    modes = "".join(f"<p><b>{escape(mode)}</b>: {escape(text)}.</p>" for mode, text in MODES.items() if mode in seen)
-    note = "<p>The floor is the same score of real images against real images: what a perfect model would get.</p>"
-    return document.table(heads, rows, kinds) + document.fold("what the modes mean", modes + note)
+def _again(run: Run, folder: Path) -> str:
+    config = RunFolder.existing(folder).config()
+    made = ", ".join(f"{name} {version}" for name, version in config["versions"].items())
+    words = (
+        f"Made with neurosql {config['version']}, {made}, {config['threads']} thread(s): with the same of all, and on "
+    )
+    words += "the same kind of processor, the same bits come out."
+    return f"<pre>{escape(again.how(run, folder))}</pre><p>{escape(words)}</p>"
 
 
 def _commands(folder: Path) -> str:

@@ -195,15 +195,15 @@ def to_latex(table: Table) -> str:
     for column, paper in places:
         name, small = (column, IN_THE_PAPER) if paper else _words(column)
         arrow = "" if paper else f" {LATEX_ARROW[direction(column)]}"
-        below = rf"\\{{\scriptsize {_escaped(small)}}}" if small else ""
-        heads.append(rf"\shortstack{{{_escaped(name)}{arrow}{below}}}")
-    lines = [r"\begin{table}", r"\centering\small", rf"\caption{{{_escaped(caption(table))}}}"]
+        below = rf"\\{{\scriptsize {latex_text(small)}}}" if small else ""
+        heads.append(rf"\shortstack{{{latex_text(name)}{arrow}{below}}}")
+    lines = [r"\begin{table}", r"\centering\small", rf"\caption{{{latex_text(caption(table))}}}"]
     lines += [rf"\begin{{tabular}}{{{spec}}}", r"\toprule", " & ".join(heads) + r" \\", r"\midrule"]
     before: Group | None = None
     for group, arm in table.lines:
         if before is not None and group != before:
             lines.append(r"\addlinespace")
-        cells = [_escaped(_factor(value)[0]) if group != before else "" for value in group] + [_escaped(arm)]
+        cells = [latex_text(_factor(value)[0]) if group != before else "" for value in group] + [latex_text(arm)]
         for column, paper in places:
             where = (group, arm, column)
             cells.append(
@@ -270,5 +270,6 @@ def _latex(cell: Estimate | None, bold: bool) -> str:
     return rf"{text} {{\scriptsize $\pm$ {half}}}" if half else text
 
 
-def _escaped(text: str) -> str:
+def latex_text(text: str) -> str:
+    """Words as LaTeX reads them."""
     return text.replace("%", r"\%").replace("±", r"$\pm$").replace("&", r"\&").replace("_", r"\_")

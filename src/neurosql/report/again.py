@@ -1,0 +1,50 @@
+"""How a run is made again: the command, or the call, with every setting that isn't the default."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import Any
+
+from neurosql import presets
+from neurosql.checkpoint import SPLIT
+from neurosql.run import Run
+from neurosql.settings import DataSettings, Settings
+
+# Where the images went is in the run's own split file; the cache and the device change nothing in the model's settings.
+SAID_BY_THE_SPLIT = ("limit", "test_share", "split")
+OF_THE_MACHINE = ("cache", "device")
+
+
+def how(run: Run, folder: Path) -> str:
+    """A shell command that makes the same model of the same samples; a call in Python if they were never on disk."""
+    own = changed(run.settings, run.data["kind"])
+    if not run.data["settings"]:
+        given = ", ".join(f"{name}={value!r}" for name, value in own.items())
+        return f"neurosql.fit({', '.join(part for part in ('samples', given) if part)})"
+    reading = _other(DataSettings.from_record(run.data["settings"]), DataSettings())
+    reading = {name: value for name, value in reading.items() if name not in SAID_BY_THE_SPLIT}
+    words = ["neurosql", "train", run.data["source"], "--split", (folder / SPLIT).as_posix()]
+    return shlex.join(words + [word for name, value in (own | reading).items() for word in _flag(name, value)])
+
+
+def changed(settings: Settings, kind: str) -> dict[str, Any]:
+    """Settings of a run that aren't the method's defaults for that kind of data, by field name; the method's first."""
+    usual = presets.settings(settings.method).resolve(kind).flat()
+    other = {name: value for name, value in settings.flat().items() if value != usual[name]}
+    method = {} if settings.method == Settings.method else {"method": settings.method}
+    return method | {name: value for name, value in other.items() if name not in OF_THE_MACHINE}
+
+
+def _other(settings: Any, usual: Any) -> dict[str, Any]:
+    pairs = dataclasses.asdict(settings).items()
+    return {name: value for name, value in pairs if value != getattr(usual, name) and name not in OF_THE_MACHINE}
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    """A setting on the command line."""
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
