@@ -178,6 +178,27 @@ EXPERIMENTS: dict[str, Experiment] = {
             seeds={SMOKE: 2, LAPTOP: 3},
         ),
         Experiment(
+            "encoder",
+            "The price of an encoder",
+            "What does the VAE's encoder cost in time and memory: a convolutional one, and the paper's MLP?",
+            (
+                Grid(
+                    (
+                        Arm("NeuroSQL", printed="Hungarian"),
+                        Arm("VAE", "vae"),
+                        Arm("VAE, MLP encoder", "vae", own={"encoder": "mlp"}, printed="VAE"),
+                    ),
+                    dims=(2,),
+                ),
+            ),
+            (*RESOURCES[:2], *RATIOS, *RESOURCES[2:]),
+            alone=True,
+            scored=False,
+            settings={"patience": 0},
+            epochs={SMOKE: 2, LAPTOP: 20, PAPER: 20},
+            seeds={SMOKE: 2, LAPTOP: 3},
+        ),
+        Experiment(
             "scalability",
             "Epoch time and memory against the number of images",
             "How do time and memory grow with the number of images N and the batch m?",
