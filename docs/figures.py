@@ -8,6 +8,8 @@ A figure stands between two comments, the first of which says where in results/l
     <!-- value mnist | 8 | NeuroSQL | KEY -->    a mean, in a sentence
     <!-- more mnist | 8 | VAE | GAN | KEY -->    how much more the first has, with p values, in a sentence
     <!-- below NAME | ARM | OTHER | KEY -->      in how many groups ARM has less than OTHER, on average
+    <!-- held mnist -->                          how many comparisons of the table hold up after correction, of all
+    <!-- held mnist | NeuroSQL -->               of a method's comparisons, how many it won and lost, of all
     <!-- seeds mnist -->                         how many seeds the table has
     <!-- end -->
 
@@ -121,6 +123,15 @@ def below(name: str, arm: str, other: str, column: str) -> str:
     return f"{sum(less)} of {len(less)}"
 
 
+def held(name: str, arm: str | None = None) -> str:
+    """Comparisons that hold up, of all in a table; of one method's, those that it won and lost."""
+    made = table(name)
+    if arm is None:
+        return f"{sum(d.winner is not None for d in made.differences)} of {len(made.differences)}"
+    won, lost, every = made.wins()[arm]
+    return f"{won} won and {lost} lost of {every}"
+
+
 def seeds(name: str) -> str:
     """The number of seeds of a table."""
     return str(table(name).seeds)
@@ -168,6 +179,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "more": more,
     "value": value,
     "below": below,
+    "held": held,
     "seeds": seeds,
 }
 QUOTED = re.compile(rf"<!-- ({'|'.join(KINDS)}) ([^>]+?) -->.*?<!-- end -->", re.DOTALL)

@@ -88,6 +88,13 @@ def test_a_difference_in_a_sentence_is_that_of_the_table(figures):
     assert (vae.mean > ours.mean) == ("+" in said) == ("-" in back.split(" ")[0])
 
 
+def test_what_holds_up_is_counted_once_for_the_winner_and_once_for_the_loser(figures):
+    counts = [figures.held("mnist", arm).split() for arm in figures.table("mnist").arms]
+    held, every = map(int, figures.held("mnist").split(" of "))
+    assert sum(int(words[0]) for words in counts) == sum(int(words[3]) for words in counts) == held
+    assert sum(int(words[-1]) for words in counts) == 2 * every
+
+
 def test_the_two_commands_of_the_readme_are_in_the_makefile():
     makefile = (ROOT / "Makefile").read_text("utf-8")
     for target in re.findall(r"^    make (\w+)", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE):
