@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from neurosql import NeuroSQL, data
+from neurosql import NeuroSQL, commands, data
 from neurosql.checkpoint import FORMAT
 from neurosql.cli import main
 
@@ -80,6 +81,40 @@ def test_a_default_run_folder_is_the_next_free_one(small_set, tmp_path, monkeypa
     for number in (1, 2):
         assert main(["train", small_set, *QUICK]) == 0
         assert (tmp_path / "runs" / f"digits-{number}" / "config.json").exists()
+
+
+def test_runs_that_begin_at_once_have_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        claimed = list(pool.map(lambda _: commands._claimed("mnist-sample"), range(40)))
+    assert len(set(claimed)) == 40 and all(path.is_dir() for path in claimed)
+
+
+def test_a_run_that_never_began_leaves_no_folder(small_set, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", small_set, *QUICK, "--device", "nowhere"]) == 2
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_resume_of_a_finished_run_changes_nothing(small_set, tmp_path, capsys):
+    path = tmp_path / "run"
+    assert main(["train", small_set, "--out", str(path), *QUICK]) == 0
+    assert main(["evaluate", str(path), "--samples", "30", "--pairs", "5"]) == 0
+    before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+    assert main(["resume", str(path)]) == 0
+    assert "nothing was changed" in capsys.readouterr().out
+    assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before
+
+
+def test_resume_draws_what_a_finished_run_lacks(small_set, tmp_path, capsys):
+    path = tmp_path / "run"
+    assert main(["train", small_set, "--out", str(path), *QUICK]) == 0
+    model, page = (path / "model.safetensors").read_bytes(), (path / "report.html").read_bytes()
+    (path / "report.html").unlink()
+    (path / "samples.png").unlink()
+    assert main(["resume", str(path)]) == 0
+    assert (path / "model.safetensors").read_bytes() == model and (path / "samples.png").is_file()
+    assert (path / "report.html").read_bytes() == page
 
 
 def test_sample_writes_a_sheet_an_array_or_single_files(trained, tmp_path, capsys):

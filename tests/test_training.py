@@ -14,7 +14,7 @@ from neurosql import run as runs
 from neurosql.checkpoint import FORMAT, RunFolder
 from neurosql.data import from_array
 from neurosql.settings import Settings
-from neurosql.training import Stopped, Trainer, _optimizer
+from neurosql.training import Diverged, Stopped, Trainer, _optimizer
 
 SMALL = dict(generator="mlp", width=32, epochs=6, batch_size=20, every=2, validate_every=2, checkpoint_every=2)
 
@@ -117,10 +117,111 @@ def test_a_run_killed_between_checkpoints_equals_one_that_was_not(digits, tmp_pa
     assert_same_bits(whole, runs.resume(path, lambda source, limit: data))
 
 
+def files_of(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
 def test_a_finished_run_resumes_to_itself(digits, tmp_path):
     data = images(digits)
     whole = train(data, tmp_path / "run")
+    before = files_of(tmp_path / "run")
+    again = runs.resume(tmp_path / "run", lambda source, limit: data)
+    assert files_of(tmp_path / "run") == before
+    weights = whole.method.generator.state_dict()
+    assert all(torch.equal(weights[k], v) for k, v in again.method.generator.state_dict().items())
+    assert torch.equal(whole.method.codes, again.method.codes)
+
+
+def test_a_run_killed_before_its_last_model_was_written_writes_it_again(digits, tmp_path, monkeypatch):
+    """Stopped once, so that there is an older model; then killed after the last checkpoint of the loop."""
+    data = images(digits)
+    whole = train(data, tmp_path / "whole")
+    train(data, tmp_path / "run", stop_after=5)
+    save = runs.Run.save
+
+    def killed(self, folder):
+        raise MemoryError
+
+    monkeypatch.setattr(runs.Run, "save", killed)
+    with pytest.raises(MemoryError):
+        runs.resume(tmp_path / "run", lambda source, limit: data)
+    monkeypatch.setattr(runs.Run, "save", save)
+    assert not runs.is_finished(RunFolder(tmp_path / "run"))
     assert_same_bits(whole, runs.resume(tmp_path / "run", lambda source, limit: data))
+    assert runs.is_finished(RunFolder(tmp_path / "run"))
+
+
+METHODS_AND_RATES = {"neurosql": 1e30, "vae": 1e30, "gan": 1e30, "ddpm": 1e30, "ot-cfm": 1e30, "glo": 1e30}
+METHODS_AND_RATES |= {"rae": 1e30, "imle": 1e30, "rs-imle": 1e30}
+
+
+@pytest.mark.parametrize("method", METHODS_AND_RATES)
+@pytest.mark.parametrize("clip", [1.0, 0.0])
+def test_a_run_that_diverges_says_so_and_keeps_nothing_that_is_not_finite(method, clip, digits, tmp_path):
+    given = {"method": method, "learning_rate": METHODS_AND_RATES[method], "clip": clip, "generator": "mlp"}
+    given |= {"width": 16, "epochs": 4, "batch_size": 20, "checkpoint_every": 1}
+    with pytest.raises(Diverged, match=r"training diverged in epoch .* Try a learning_rate below"):
+        runs.train(images(digits), Settings.from_flat(given), tmp_path / "run")
+    for path in (tmp_path / "run").rglob("*.safetensors"):
+        tensors, _ = RunFolder(path.parent).read_tensors(path.name)
+        networks = {k: v for k, v in tensors.items() if v.is_floating_point() and "own." not in k}
+        assert all(value.isfinite().all() for value in networks.values())
+
+
+def test_a_run_that_diverges_late_keeps_its_best_model(digits, tmp_path, monkeypatch):
+    update = Trainer._update
+
+    def breaking(self, name, loss):
+        update(self, name, loss * math.nan if self.step == 17 else loss)
+
+    monkeypatch.setattr(Trainer, "_update", breaking)
+    with pytest.raises(Diverged, match=r"epoch 4, step 18.*best model so far, of epoch 2, was kept"):
+        train(images(digits), tmp_path / "run", validate_every=2)
+    monkeypatch.undo()
+    best = runs.open_run(tmp_path / "run")
+    losses = [record["heldout_loss"] for record in best.history if "heldout_loss" in record]
+    aside = np.setdiff1d(np.arange(90), best.index)
+    heldout = torch.from_numpy(images(digits).x[aside])
+    assert best.method.heldout_loss(heldout, None) == pytest.approx(losses[0], abs=1e-6)
+
+
+def test_a_model_that_is_not_a_number_has_no_finite_loss(digits):
+    run = train(images(digits))
+    x = torch.from_numpy(images(digits).x[:5])
+    good = run.method.heldout_loss(x, None)
+    next(run.method.generator.parameters()).data.fill_(math.nan)
+    assert math.isfinite(good) and math.isnan(run.method.heldout_loss(x, None))
+    assert np.isnan(run.encode(x.numpy())[2]).all()
+
+
+def test_a_torn_last_line_of_the_history_does_not_count(digits, tmp_path):
+    data = images(digits)
+    whole = train(data, tmp_path / "whole")
+    train(data, tmp_path / "run", stop_after=12)
+    history = tmp_path / "run" / "history.jsonl"
+    before = RunFolder(tmp_path / "run").history()
+    history.write_bytes(history.read_bytes() + b'{"epoch": 3, "loss": 0.4')
+    assert RunFolder(tmp_path / "run").history() == before and runs.open_run(tmp_path / "run").history == before
+    assert_same_bits(whole, runs.resume(tmp_path / "run", lambda source, limit: data))
+    history.write_bytes(b"{}\n{torn\n{}\n")
+    with pytest.raises(InputError, match="damaged"):
+        runs.open_run(tmp_path / "run")
+
+
+def test_a_line_of_the_history_is_written_whole_or_not_at_all(tmp_path):
+    """A file of limited size stands in for a full disk."""
+    resource = pytest.importorskip("resource")
+    folder = RunFolder.create(tmp_path / "run")
+    folder.append_history({"epoch": 1})
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError, match="large"):
+            folder.append_history({"epoch": 2, "words": "x" * 200})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert (folder.path / "history.jsonl").read_text() == '{"epoch": 1}\n'
 
 
 def test_same_seed_same_bits_and_other_seed_other_bits(digits):

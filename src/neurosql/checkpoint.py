@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,14 +105,38 @@ class RunFolder:
         except (OSError, ValueError, safetensors.SafetensorError) as error:
             raise InputError(f"{path} can't be read: {error}") from None
 
+    def read_plain(self, name: str) -> dict[str, Any]:
+        """The plain values beside the tensors, which are not read."""
+        try:
+            with safetensors.safe_open(self.path / name, "pt") as file:
+                return json.loads((file.metadata() or {}).get("plain", "{}"))
+        except (OSError, ValueError, safetensors.SafetensorError) as error:
+            raise InputError(f"{self.path / name} can't be read: {error}") from None
+
     def append_history(self, figures: dict[str, Any]) -> None:
-        with open(self.path / HISTORY, "a", encoding="utf-8") as file:
-            file.write(json.dumps(figures) + "\n")
+        """One more line; where it can't be written whole, none of it stays."""
+        with open(self.path / HISTORY, "ab") as file:
+            size = file.tell()
+            try:
+                file.write(json.dumps(figures).encode() + b"\n")
+                file.flush()
+            except OSError:
+                os.truncate(self.path / HISTORY, size)
+                raise
 
     def history(self) -> list[dict[str, Any]]:
+        """The figures of each epoch. A last line that was not written whole does not count."""
         if not self.has(HISTORY):
             return []
-        return [json.loads(line) for line in (self.path / HISTORY).read_text("utf-8").splitlines()]
+        records = []
+        *lines, last = (self.path / HISTORY).read_bytes().rstrip(b"\n").split(b"\n")
+        try:
+            records = [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise InputError(f"{self.path / HISTORY} is damaged: {error}") from None
+        with suppress(ValueError):
+            records.append(json.loads(last))
+        return records
 
     def keep_history(self, epochs: int) -> None:
         """Drop what was recorded after the first so many epochs: a resumed run writes it again."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import platform
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ import neurosql
 from neurosql import data, engine
 from neurosql import evaluate as evaluation
 from neurosql import run as runs
-from neurosql.checkpoint import CHECKPOINT, CODES, CONFIG, HISTORY, MODEL, SPLIT, USED, RunFolder
+from neurosql.checkpoint import CODES, CONFIG, HISTORY, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import catalogue, check, fetch
 from neurosql.errors import InputError
 from neurosql.metrics import weights
@@ -28,14 +30,19 @@ SCORES = "scores.json"
 
 
 def train(source: str, settings: Settings, out: str | None, how: DataSettings) -> None:
-    path = Path(out) if out else _next_free(source)
     images = read(source, how, settings)
     print(check.brief(images))
+    path = Path(out) if out else _claimed(source)
     try:
         run = runs.train(images, settings, path, progress=True, say=print)
     except Stopped:
         raise KeyboardInterrupt(_stopped(path)) from None
-    _finish(run, images, path)
+    except InputError:
+        if not out:
+            with suppress(OSError):  # only where nothing was written
+                path.rmdir()
+        raise
+    _finish(run, images.x[run.index], path)
 
 
 def read(source: str, how: DataSettings, settings: Settings) -> data.ImageSet:
@@ -48,6 +55,11 @@ def read(source: str, how: DataSettings, settings: Settings) -> data.ImageSet:
 
 
 def resume(path: str, source: str | None) -> None:
+    folder = RunFolder.existing(path)
+    if runs.is_finished(folder) and folder.has(page.NAME):
+        print(f"finished   {path} has come to its end: nothing was changed")
+        print(f"next       neurosql sample {path} -n 64, or neurosql evaluate {path}")
+        return
     seen: list[data.ImageSet] = []
 
     def load(source: str, how: tuple[DataSettings, int]) -> data.ImageSet:
@@ -58,7 +70,8 @@ def resume(path: str, source: str | None) -> None:
         run = runs.resume(path, load, source, progress=True, say=print)
     except Stopped:
         raise KeyboardInterrupt(_stopped(Path(path))) from None
-    _finish(run, seen[-1], Path(path))
+    images = seen[-1] if seen else _sets(run, path)[0]
+    _finish(run, images.x[run.index] if seen else images.x, Path(path))
 
 
 def sample(path: str, n: int, label: str | None, seed: int, out: str | None) -> None:
@@ -209,8 +222,7 @@ def info(path: str | None) -> None:
             f"used       {used['steps']:,} steps, {used['images']:,} images, {used['seconds']:.0f} s, "
             f"{used['peak_memory'] / 2**30:.2f} GiB"
         )
-    phase = folder.read_tensors(CHECKPOINT)[1] if folder.has(CHECKPOINT) else {}
-    finished = not phase or (phase["phase"] == "closing" and phase["epoch"] >= phase["closing_epochs"])
+    finished = runs.is_finished(folder)
     print(f"state      {'finished' if finished else 'stopped'} after {len(records)} epochs")
     if records:
         last = records[-1]
@@ -221,9 +233,8 @@ def info(path: str | None) -> None:
     print(f"next       {f'neurosql sample {path} -n 64' if finished else f'neurosql resume {path}'}")
 
 
-def _finish(run: Run, images: data.ImageSet, path: Path) -> None:
-    """Scores, pictures and the page of a trained run."""
-    x = images.x[run.index]
+def _finish(run: Run, x: np.ndarray, path: Path) -> None:
+    """Scores, pictures and the page of a run trained on x (n, *shape)."""
     scores = {}
     if run.data["kind"] != "vector" and run.has_codes:
         score = evaluation.reconstruction_score(x, run.reconstruct())
@@ -261,10 +272,16 @@ def _stopped(path: Path) -> str:
     return f"stopped; the run is saved. Go on with: neurosql resume {path}"
 
 
-def _next_free(source: str) -> Path:
-    """runs/NAME-1, or the next number that is free."""
+def _claimed(source: str) -> Path:
+    """runs/NAME-1, or the next number that is free: made here, so that nobody else takes it."""
     stem = _stem(source)
-    return next(p for number in range(1, 10**6) if not (p := Path("runs") / f"{stem}-{number}").exists())
+    for number in itertools.count(1):
+        path = Path("runs") / f"{stem}-{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            path.mkdir()
+            return path
+    raise AssertionError("unreachable")
 
 
 def _stem(source: str) -> str:

@@ -107,10 +107,12 @@ def _refine_chunk(
     # Far above Adam's usual epsilon: a gradient of rounding noise must not be blown up to a full step.
     epsilon = 1e-3
     first, second = torch.zeros_like(z), torch.zeros_like(z)
-    best_z, best_loss, best_objective = z.clone(), z.new_zeros(len(z)), z.new_full((len(z),), math.inf)
     for step in range(steps + 1):
         z = z.detach().requires_grad_(step < steps)
         loss, value = objective(z)
+        if step == 0:
+            # The codes to begin with are the best so far, even if their loss is not a number.
+            best_z, best_loss, best_objective = z.detach(), loss.detach(), value.detach()
         better = value.detach() < best_objective
         best_z = torch.where(better[:, None], z.detach(), best_z)
         best_loss = torch.where(better, loss.detach(), best_loss)

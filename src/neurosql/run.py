@@ -24,7 +24,7 @@ from neurosql.errors import InputError
 from neurosql.generators import Generator
 from neurosql.methods.base import Method, Task
 from neurosql.settings import DataSettings, Settings
-from neurosql.training import Stopped, Trainer, Used
+from neurosql.training import Diverged, Stopped, Trainer, Used
 
 STATISTICS = ("data.mean", "data.std")
 
@@ -176,8 +176,13 @@ def resume(
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Run:
-    """Go on with a stopped run; `read(source, (how, seed))` brings its images back, in the same parts."""
+    """Go on with a stopped run; `read(source, (how, seed))` brings its images back, in the same parts.
+
+    A run that has come to its end is opened as it is.
+    """
     folder = RunFolder.existing(path)
+    if is_finished(folder):
+        return open_run(path)
     config = folder.config()
     settings = settings_of(config)
     # Killed before its first checkpoint, a run begins anew: the seed makes it the same run.
@@ -192,6 +197,19 @@ def resume(
     if begun is None:
         run.method.start()
     return _fit(run, images, heldout, folder, progress, begun)
+
+
+def is_finished(folder: RunFolder) -> bool:
+    """Whether the training has come to its end, and its model was written after it."""
+    if not folder.has(CHECKPOINT):
+        # A run that was stopped has one: this one was saved from Python, or tidied up.
+        return folder.has(MODEL)
+    plain = folder.read_plain(CHECKPOINT)
+    if "complete" in plain:
+        return plain["complete"]
+    # Runs of version 0.1.0 do not say that they are complete.
+    ended = plain["phase"] == "closing" and plain["epoch"] >= plain["closing_epochs"]
+    return ended and folder.has(MODEL) and folder.has(USED) and folder.read_json(USED)["steps"] == plain["step"]
 
 
 def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
@@ -265,10 +283,10 @@ def _fit(
         shown = np.linspace(0, len(heldout) - 1, min(len(heldout), run.settings.training.validate_on)).round()
         validation = _tensors(heldout, shown.astype(np.int64), device)
 
-    def save(trainer: Trainer) -> None:
+    def save(trainer: Trainer, complete: bool = False) -> None:
         if folder is not None:
             tensors, plain = trainer.state()
-            folder.write_tensors(CHECKPOINT, tensors, plain | {"records": len(run.history)})
+            folder.write_tensors(CHECKPOINT, tensors, plain | {"records": len(run.history), "complete": complete})
 
     def record(figures: dict[str, Any]) -> None:
         run.history.append(figures)
@@ -282,17 +300,26 @@ def _fit(
     try:
         trainer.run()
     except Stopped:
-        run.method.finish()
-        run.used = trainer.used()
-        if folder is not None:
-            run.save(folder)
+        _keep(run, trainer, folder)
         raise
+    except Diverged as error:
+        if trainer.best is None or folder is None:
+            raise
+        run.method.load_state(trainer.best)
+        _keep(run, trainer, folder)
+        raise Diverged(f"{error}. The best model so far, of epoch {trainer.best_epoch}, was kept in the run") from None
+    _keep(run, trainer, folder)
+    # Last of all: a run that was killed before has its model written again when it is resumed.
+    save(trainer, complete=True)
+    return run
+
+
+def _keep(run: Run, trainer: Trainer, folder: RunFolder | None) -> None:
+    """The model as it is now, with what it took."""
     run.method.finish()
     run.used = trainer.used()
     if folder is not None:
-        save(trainer)
         run.save(folder)
-    return run
 
 
 def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = None) -> Run:

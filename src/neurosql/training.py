@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from neurosql.errors import InputError
 from neurosql.methods.base import Batch, Method
 from neurosql.settings import TrainingSettings
 
@@ -26,6 +27,10 @@ Record = dict[str, Any]
 
 class Stopped(Exception):
     """The run was asked to stop; its state was handed to `save` first."""
+
+
+class Diverged(InputError):
+    """A loss, a gradient or a weight is no longer finite. The last checkpoint is one from before that."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class Trainer:
         self.began = time.perf_counter()
 
     def run(self) -> None:
-        """Train to the end of the budget, or until `Stopped`."""
+        """Train to the end of the budget, or until `Stopped` or `Diverged`."""
         with _stop_on_signal() as stop, self._bar() as bar:
             while not self._finished():
                 for batch in self._epoch_batches():
@@ -113,6 +118,7 @@ class Trainer:
                 if stop() and not self._finished():
                     self._checkpoint()
                     raise Stopped
+        self._check_weights()
 
     def _epoch_batches(self) -> Iterator[Batch]:
         """The rest of this epoch's batches: all of them, but after a resume in mid-epoch."""
@@ -151,10 +157,24 @@ class Trainer:
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad(set_to_none=True)
+        self._must_be_finite(f"the loss of the {name}", loss)
         loss.backward()
         if self.settings.clip:
-            torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+            norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+            self._must_be_finite(f"the gradient of the {name}", norm)
         optimizer.step()
+
+    def _check_weights(self) -> None:
+        for network in self.method.networks.values():
+            self._must_be_finite("a weight", *network.state_dict().values())
+
+    def _must_be_finite(self, what: str, *values: Tensor) -> None:
+        if all(bool(value.isfinite().all()) for value in values if value.is_floating_point()):
+            return
+        raise Diverged(
+            f"training diverged in epoch {self.epoch + 1}, step {self.step + 1}: {what} is not finite. Try a "
+            f"learning_rate below {self.settings.learning_rate:g}"
+        )
 
     def learning_rate(self) -> float:
         """The learning rate of the step to come."""
@@ -202,6 +222,7 @@ class Trainer:
             return {}
         with self.method.clock("validation"), self._averaged():
             loss = self.method.heldout_loss(*self.heldout)
+            self._must_be_finite("the held-out loss", torch.tensor(loss))
             if self.best_loss is None or loss < self.best_loss:
                 self.best_loss, self.best_epoch = loss, self.epoch
                 if self.settings.patience:
@@ -240,6 +261,7 @@ class Trainer:
             yield
 
     def _checkpoint(self) -> None:
+        self._check_weights()
         if self.save is not None:
             self.save(self)
 

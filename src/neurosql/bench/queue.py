@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from neurosql import files
+from neurosql import children, files
 from neurosql.bench import rows, sources
 from neurosql.bench.declare import Experiment, Job
 from neurosql.bench.experiments import EXPERIMENTS, find
@@ -151,11 +151,9 @@ def _start(plan: Plan, job: Job) -> subprocess.Popen[bytes]:
     assert source is not None
     work.order(job, source, folder)
     (folder / work.REASON).unlink(missing_ok=True)
-    environment = dict(os.environ)
-    if not job.alone:
-        environment["OMP_NUM_THREADS"] = "1"
+    environment = children.environment(**{} if job.alone else {"OMP_NUM_THREADS": "1"})
     with (folder / "log.txt").open("ab") as log:
-        command = [sys.executable, "-m", "neurosql.bench.work", str(folder)]
+        command = children.command("-m", "neurosql.bench.work", str(folder))
         return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 

