@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 # Run with the compiled extension and without it.
-BOTH_PATHS := tests/test_assign.py tests/test_cost.py tests/test_method.py tests/test_refresh.py
+BOTH_PATHS := tests/assign/test_solve.py tests/test_cost.py tests/methods/test_neurosql.py tests/assign/test_refresh.py
 
 .PHONY: demo test lint format sanitize results clean
 
@@ -47,7 +47,7 @@ sanitize: $(STAMP)
 	$(BIN)/cmake --build $(SANITIZED)
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
 	    ASAN_OPTIONS=detect_leaks=0 NEUROSQL_EXTENSION=$(SANITIZED) OMP_NUM_THREADS=1 \
-	    $(BIN)/pytest tests/test_native_pairwise.py tests/test_native_assignment.py tests/test_candidates.py
+	    $(BIN)/pytest tests/native tests/assign/test_candidates.py
 
 # The results that the documentation quotes: hours on two cores. Stopped at any time, it goes on where it was.
 # NEUROSQL_DATA names a folder that holds celeba/, afhq/, oasis/ and mnist/; without it only MNIST's are made.
