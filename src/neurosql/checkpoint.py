@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -115,13 +114,15 @@ class RunFolder:
 
     def append_history(self, figures: dict[str, Any]) -> None:
         """One more line; where it can't be written whole, none of it stays."""
-        with open(self.path / HISTORY, "ab") as file:
+        rest = memoryview(json.dumps(figures).encode() + b"\n")
+        # Without a buffer, which would be written once more when the file is closed.
+        with open(self.path / HISTORY, "ab", buffering=0) as file:
             size = file.tell()
             try:
-                file.write(json.dumps(figures).encode() + b"\n")
-                file.flush()
+                while rest:
+                    rest = rest[file.write(rest) :]
             except OSError:
-                os.truncate(self.path / HISTORY, size)
+                file.truncate(size)
                 raise
 
     def history(self) -> list[dict[str, Any]]:
