@@ -233,7 +233,6 @@ BAD_FLAGS = [
     (["--limit", "1"], "at least 2"),
     (["--device", "abacus"], "device 'abacus' can't be used"),
     (["--prior", "cube", "--lattice", "grid"], "lattice"),
-    (["--resnet18", "weights.safetensors"], "resnet"),
     (["--generator", "resnet", "--resnet18", "missing.safetensors"], "missing.safetensors"),
 ]
 

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from neurosql import InputError, NeuroSQL, data, prior
-from neurosql.settings import section_classes
+from neurosql.settings import BACKBONES, section_classes
 
 QUICK = dict(generator="mlp", width=32, epochs=4, batch_size=32, every=2)
 
@@ -26,7 +26,7 @@ def test_scikit_learns_own_checks(estimator, check):
 
 
 def test_constructor_has_every_setting_with_its_default():
-    sections = section_classes("neurosql").values()
+    sections = [*section_classes("neurosql").values(), *(BACKBONES[name].settings for name in BACKBONES)]
     defaults = {f.name: f.default for section in sections for f in dataclasses.fields(section)}
     parameters = NeuroSQL().get_params()
     assert parameters.pop("verbose") == 0

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 
 from neurosql.errors import InputError
-from neurosql.methods.options import NAMES
 from neurosql.presets import Budget, Preset, choices
 from neurosql.settings import (
+    METHODS,
     DataSettings,
     GeneratorSettings,
     LatentSettings,
@@ -23,6 +23,7 @@ from neurosql.settings import (
     TrainingSettings,
     section_classes,
 )
+from neurosql.settings.sections import AUTO
 
 STOPPED = 130
 
@@ -36,13 +37,14 @@ class Train:
     .npy, .npz, .csv or idx file; or NAME:PATH, where NAME is mnist, celeba, afhq, oasis, medmnist, nifti, audio, ..."""
     out: str | None = None
     """Run folder to create; by default the next free one under runs/."""
-    method: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(NAMES) + "}")] = "neurosql"
+    method: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(METHODS) + "}")] = "neurosql"
     """Learning principle; `--method NAME --help` shows the method's own settings."""
     preset: Preset = "recommended"
-    """The method's own choices: as its friends would make them, or as in the paper."""
+    """The method's own choices: as practitioners recommend, or as in the paper."""
     budget: Budget = "laptop"
     """Epochs and batch: smoke (seconds), laptop (minutes on two cores) or paper."""
     generator: GeneratorSettings = field(default_factory=GeneratorSettings)
+    backbone: Any = None
     latent: LatentSettings = field(default_factory=LatentSettings)
     own: Any = None
     training: TrainingSettings = field(default_factory=TrainingSettings)
@@ -51,22 +53,24 @@ class Train:
     def __call__(self) -> None:
         from neurosql import commands
 
-        settings = Settings(self.method, self.generator, self.latent, self.own, self.training)
+        settings = Settings(self.method, self.generator, self.backbone, self.latent, self.own, self.training)
         commands.train(self.data, settings, self.out, self.reading)
 
 
 def train_command(arguments: list[str]) -> Any:
-    """`Train` with the settings of the method, and the defaults of the preset and budget, that the arguments name."""
-    names = {"method": "neurosql", "preset": "recommended", "budget": "laptop"}
+    """`Train` with the settings of the method and the generator, and the defaults of the preset and budget, that the
+    arguments name."""
+    names = {"method": "neurosql", "preset": "recommended", "budget": "laptop", "generator": AUTO}
     for name in names:
         for i, argument in enumerate(arguments):
             if argument == f"--{name}" and i + 1 < len(arguments):
                 names[name] = arguments[i + 1]
             elif argument.startswith(f"--{name}="):
                 names[name] = argument.partition("=")[2]
+    generator = names.pop("generator")
     chosen = choices(**names)
     sections = {}
-    for section, kind in section_classes(names["method"]).items():
+    for section, kind in section_classes(names["method"], generator).items():
         own = {f.name: chosen[f.name] for f in fields(kind) if f.name in chosen}
         sections[section] = (section, kind, field(default=kind(**own)))
     command = make_dataclass("Train", list(sections.values()), bases=(Train,), frozen=True)

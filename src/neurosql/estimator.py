@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from neurosql.settings import LatentSettings as L
 from neurosql.settings import QuantileSettings as Q
 from neurosql.settings import Settings
 from neurosql.settings import TrainingSettings as T
+from neurosql.settings.backbones import RESNET
+from neurosql.settings.backbones import ResNetSettings as R
 from neurosql.training import Stopped
 
 
@@ -66,8 +69,8 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         generator: str = G.generator,
         size: str = G.size,
         width: int | None = G.width,
-        taper: bool = G.taper,
-        resnet18: str | None = G.resnet18,
+        taper: bool = R.taper,
+        resnet18: str | None = R.resnet18,
         conditional: bool = G.conditional,
         prior: str | Prior = L.prior,
         lattice: str | None = L.lattice,
@@ -166,6 +169,10 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         values.pop("verbose")
         if isinstance(values["prior"], Prior):
             values["prior"] = "custom"
+        if values["generator"] != RESNET.name:
+            # The constructor has the settings of all backbones; the others know nothing of those of one.
+            own = {field.name: field.default for field in dataclasses.fields(R)}
+            values = {k: v for k, v in values.items() if k not in own or v != own[k]}
         return Settings.from_flat(values | {"seed": _seed(values.pop("random_state"))})
 
     def fit(self, X: Any, y: Any = None, *, out: str | Path | None = None) -> NeuroSQL:

@@ -1,6 +1,6 @@
 """Three words, three meanings, for every method.
 
-- a preset is a method's own choices: `paper`, as the paper has them, or `recommended`, as the method's friends would;
+- a preset is a method's own choices: `paper`, as the paper has them, or `recommended`, as practitioners make them;
 - a size is the widths of the networks (`GeneratorSettings.size`);
 - a budget is the epochs and the batch: `smoke` (seconds), `laptop` (minutes on two cores) or `paper`.
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from neurosql.errors import InputError
-from neurosql.methods.options import NAMES
-from neurosql.settings import Settings
+from neurosql.settings.methods import METHODS, PAPER
+from neurosql.settings.whole import Settings
 
 Preset = Literal["recommended", "paper"]
 Budget = Literal["smoke", "laptop", "paper"]
@@ -27,37 +27,13 @@ BUDGETS: dict[str, dict[str, Any]] = {
 # The paper's optimiser is the same for all methods: AdamW, one cosine, weight decay 1e-4, clip 1, 1e-4 to 3e-4.
 _PAPER = {"learning_rate": 2e-4, "patience": 30}
 
-PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "neurosql": {
-        "recommended": {},
-        "paper": {"every": 5, "momentum": 0.7, "anneal": False, "start": "random"},
-    },
-    "vae": {"recommended": {}, "paper": {"encoder": "mlp", "beta": 0.005}},
-    "gan": {
-        "recommended": {"learning_rate": 1e-3, "beta1": 0.5, "beta2": 0.99, "weight_decay": 0.0, "ema": 0.995},
-        "paper": {"r1": 0.0},
-    },
-    "ddpm": {
-        "recommended": {"noise_schedule": "cosine", "predict": "v", "ema": 0.995},
-        "paper": {"unet_width": 32},
-    },
-    "imle": {"recommended": {}, "paper": {}},
-    "rs-imle": {"recommended": {}, "paper": {}},
-    "glo": {"recommended": {}, "paper": {}},
-    "rae": {"recommended": {}, "paper": {"encoder": "mlp"}},
-    "ot-cfm": {"recommended": {"ema": 0.995}, "paper": {"unet_width": 32}},
-}
-
 
 def choices(method: str, preset: str = "recommended", budget: str = "laptop") -> dict[str, Any]:
     """What preset and budget set, by field name; everything else keeps its default."""
-    if method not in NAMES:
-        raise InputError(f"method must be one of {', '.join(NAMES)}, got {method!r}")
-    if preset not in PRESETS[method]:
-        raise InputError(f"preset must be one of {', '.join(PRESETS[method])}, got {preset!r}")
+    own = METHODS[method].preset(preset)
     if budget not in BUDGETS:
         raise InputError(f"budget must be one of {', '.join(BUDGETS)}, got {budget!r}")
-    return (_PAPER if preset == "paper" else {}) | PRESETS[method][preset] | BUDGETS[budget]
+    return {**(_PAPER if preset == PAPER else {}), **own, **BUDGETS[budget]}
 
 
 def settings(method: str = "neurosql", preset: str = "recommended", budget: str = "laptop", **own: Any) -> Settings:

@@ -240,7 +240,7 @@ def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = Non
         heldout = heldout.take(np.flatnonzero(np.isin(heldout.labels, images.labels[index]))) or None
     device = _device(training.device)
     classes = len(images.classes) if conditional else None
-    method = methods.make(Task(settings, tuple(images.shape), classes, images.kind != "vector", law)).to(device)
+    method = methods.make(Task(settings, tuple(images.shape), classes, law)).to(device)
     method.attach(*_tensors(images, index, device), training.seed)
     read = images.reading or Reading("array")
     data = {
@@ -333,9 +333,7 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
         data = config["data"]
         mean, std = (weights.pop(name).numpy() if name in weights else None for name in STATISTICS)
         classes = len(data["classes"]) if settings.generator.conditional else None
-        # The weights are at hand: those that a ResNet began with are not needed again.
-        fresh = dataclasses.replace(settings, generator=dataclasses.replace(settings.generator, resnet18=None))
-        method = methods.make(Task(fresh, tuple(data["shape"]), classes, data["kind"] != "vector", law))
+        method = methods.make(Task(settings, tuple(data["shape"]), classes, law, trained=True))
         for name, network in method.networks.items():
             own = {k.removeprefix(f"{name}."): v for k, v in weights.items() if k.startswith(f"{name}.")}
             network.load_state_dict(own)

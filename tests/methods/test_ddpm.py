@@ -6,8 +6,8 @@ from torch import nn
 
 from neurosql import InputError
 from neurosql.methods.ddpm import DDPM, Schedule, ddim, split
-from neurosql.methods.options import DDPMSettings
 from neurosql.settings import Settings
+from neurosql.settings.methods import DDPMSettings
 
 SCHEDULES = ["linear", "cosine"]
 MEAN = torch.tensor([1.0, -0.5, 0.3], dtype=torch.float64)

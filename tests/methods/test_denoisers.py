@@ -3,29 +3,31 @@
 import pytest
 import torch
 
-from neurosql import InputError, generators
+from neurosql import InputError, generators, networks
 from neurosql.methods import denoisers
 from neurosql.methods.denoisers import MLP, UNet, make, matched, matched_width
+from neurosql.registry import imported
+from neurosql.settings import BACKBONES
 
 IMAGES = [(1, 28, 28), (3, 64, 64), (1, 128, 128)]
 
 
 def size_of_generator(name, shape, size, classes=None, latent_dim=2):
-    kind = getattr(__import__(f"neurosql.generators.{name}", fromlist=[name]), generators._CLASS[name])
+    kind = imported(BACKBONES[name].implementation)
     with torch.device("meta"):
         bounded = len(shape) > 1
-        return kind(shape, latent_dim, classes=classes, bounded=bounded, **kind.presets[size]).parameter_count
+        return networks.count(kind(shape, latent_dim, classes=classes, bounded=bounded, **kind.presets[size]))
 
 
 def assert_matched(shape, target, classes=None):
     with torch.device("meta"):
         network = matched(shape, classes, target)()
-    assert network.parameter_count == pytest.approx(target, rel=denoisers.TOLERANCE)
+    assert networks.count(network) == pytest.approx(target, rel=denoisers.TOLERANCE)
     return network
 
 
 @pytest.mark.parametrize("size", generators.SIZES)
-@pytest.mark.parametrize("name", generators.NAMES)
+@pytest.mark.parametrize("name", list(BACKBONES))
 @pytest.mark.parametrize("shape", IMAGES)
 def test_the_unet_is_as_large_as_the_generator(name, size, shape):
     assert_matched(shape, size_of_generator(name, shape, size))

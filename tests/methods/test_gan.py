@@ -19,7 +19,7 @@ from neurosql.methods import discriminators
 from neurosql.methods.augmentation import augment, cut, translate
 from neurosql.methods.base import Batch, Task
 from neurosql.methods.gan import GAN, discriminator_loss, generator_loss, squared_gradient
-from neurosql.methods.options import GANSettings
+from neurosql.settings.methods import GANSettings
 from neurosql.training import Stopped, Trainer
 
 SMALL = dict(generator="mlp", width=32, epochs=4, batch_size=20, checkpoint_every=2)
@@ -35,7 +35,7 @@ def fit(images, out=None, **settings):
 
 def task(shape=(1, 8, 8), classes=None, bounded=True, **settings):
     kind = "image" if bounded else "vector"
-    return Task(presets.settings("gan", **(SMALL | settings)).resolve(kind), shape, classes, bounded)
+    return Task(presets.settings("gan", **(SMALL | settings)).resolve(kind), shape, classes)
 
 
 @pytest.mark.parametrize("c", [-30.0, -1.0, 0.0, 2.5, 30.0])

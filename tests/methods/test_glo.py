@@ -11,8 +11,8 @@ from neurosql.cost import Cost
 from neurosql.generators.base import Generator
 from neurosql.methods import glo
 from neurosql.methods.base import Batch, Task
-from neurosql.methods.options import GLOSettings
 from neurosql.settings import Settings
+from neurosql.settings.methods import GLOSettings
 
 SMALL = dict(method="glo", generator="mlp", width=32, epochs=4, batch_size=30, validate_every=2, latent_dim=3)
 

@@ -26,7 +26,7 @@ def build(x, labels=None, name="imle", **settings):
     bounded = x.ndim > 2
     chosen = presets.settings(name, **(SMALL | settings)).resolve("image" if bounded else "vector")
     classes = None if labels is None else int(max(labels)) + 1
-    method = methods.make(Task(chosen, tuple(x.shape[1:]), classes, bounded))
+    method = methods.make(Task(chosen, tuple(x.shape[1:]), classes))
     method.attach(x, None if labels is None else torch.as_tensor(labels), 0)
     return method
 

@@ -8,9 +8,9 @@ from scipy.spatial.distance import cdist
 from torch import nn
 
 from neurosql import InputError
-from neurosql.methods.options import CFMSettings
 from neurosql.methods.ot_cfm import OTCFM, couple, integrate
 from neurosql.settings import Settings
+from neurosql.settings.methods import CFMSettings
 
 MEAN, SCALE = 0.8, 0.4
 

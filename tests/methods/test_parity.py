@@ -11,6 +11,7 @@ from neurosql import methods, presets
 from neurosql.cli import main
 from neurosql.methods.base import Task
 from neurosql.methods.neurosql import QuantileAssignment
+from neurosql.settings import METHODS
 
 SHAPE = (1, 12, 12)
 
@@ -20,11 +21,11 @@ def task(method, **settings):
     return Task(chosen, SHAPE)
 
 
-WITH_GENERATOR = [name for name in methods.NAMES if "generator" in methods.make(task(name)).networks]
+WITH_GENERATOR = [name for name in METHODS if "generator" in methods.make(task(name)).networks]
 
 
 def test_all_but_the_denoisers_have_the_generator():
-    assert set(methods.NAMES) - set(WITH_GENERATOR) == {"ddpm", "ot-cfm"}
+    assert set(METHODS) - set(WITH_GENERATOR) == {"ddpm", "ot-cfm"}
 
 
 @pytest.mark.parametrize("name", WITH_GENERATOR)
@@ -56,7 +57,7 @@ def small(tmp_path_factory):
     return str(path)
 
 
-@pytest.mark.parametrize("name", methods.NAMES)
+@pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_runs_from_the_command_line(name, small, tmp_path, capsys):
     out = tmp_path / "run"
     arguments = ["--generator", "mlp", "--width", "32", "--latent-dim", "3", "--seed", "2"]
@@ -79,7 +80,7 @@ def test_every_method_runs_from_the_command_line(name, small, tmp_path, capsys):
     assert (out / "report.html").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("name", methods.NAMES)
+@pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_sees_as_many_images(name, small):
     digits = neurosql.data.load(small)
     run = neurosql.fit(digits, method=name, budget="smoke", generator="mlp", width=16, latent_dim=2, holdout=0.0)
@@ -88,4 +89,4 @@ def test_every_method_sees_as_many_images(name, small):
 
 def test_the_notes_of_quantile_assignment_are_its_own():
     assert isinstance(methods.make(task("neurosql")), QuantileAssignment)
-    assert {methods.make(task(name)).name for name in methods.NAMES} == set(methods.NAMES)
+    assert {methods.make(task(name)).name for name in METHODS} == set(METHODS)

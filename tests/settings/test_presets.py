@@ -7,13 +7,12 @@ import pytest
 
 from neurosql import InputError, presets
 from neurosql.cli import train_command
-from neurosql.methods.options import NAMES, OPTIONS
-from neurosql.settings import GeneratorSettings, LatentSettings, Settings, TrainingSettings
+from neurosql.settings import METHODS, GeneratorSettings, LatentSettings, Settings, TrainingSettings
 
 SHARED = {f.name for kind in (GeneratorSettings, LatentSettings, TrainingSettings) for f in dataclasses.fields(kind)}
 
 
-COMBINATIONS = list(itertools.product(NAMES, ("recommended", "paper"), presets.BUDGETS))
+COMBINATIONS = list(itertools.product(METHODS, ("recommended", "paper"), presets.BUDGETS))
 
 
 @pytest.mark.parametrize("method, preset, budget", COMBINATIONS)
@@ -27,17 +26,17 @@ def test_every_combination_is_a_whole_set_of_settings(method, preset, budget):
 
 @pytest.mark.parametrize("budget", list(presets.BUDGETS))
 def test_a_budget_is_the_same_for_all_methods(budget):
-    spent = {(s.training.epochs, s.training.batch_size) for s in (presets.settings(m, budget=budget) for m in NAMES)}
+    spent = {(s.training.epochs, s.training.batch_size) for s in (presets.settings(m, budget=budget) for m in METHODS)}
     assert len(spent) == 1
 
 
 def test_the_papers_optimiser_is_the_same_for_all_methods():
-    assert len({presets.settings(method, "paper").training for method in NAMES}) == 1
+    assert len({presets.settings(method, "paper").training for method in METHODS}) == 1
 
 
-@pytest.mark.parametrize("method", NAMES)
+@pytest.mark.parametrize("method", list(METHODS))
 def test_a_methods_own_settings_have_names_of_their_own(method):
-    own = {f.name for f in dataclasses.fields(OPTIONS[method])}
+    own = {f.name for f in dataclasses.fields(METHODS[method].settings)}
     assert not own & SHARED and "method" not in own
 
 
@@ -60,5 +59,23 @@ def test_settings_of_another_method_are_refused():
 def test_the_command_line_takes_its_defaults_from_the_three_words():
     command = train_command(["train", "--method", "gan", "--preset=paper", "--budget", "smoke"])
     defaults = {f.name: f.default for f in dataclasses.fields(command)}
-    assert defaults["own"] == OPTIONS["gan"](r1=0.0, augment=False)
+    assert defaults["own"] == METHODS["gan"].settings(r1=0.0, augment=False)
     assert defaults["training"].epochs == 2 and defaults["training"].learning_rate == 2e-4
+
+
+def test_a_backbones_own_settings_are_refused_by_the_others():
+    assert Settings.from_flat({"generator": "resnet", "taper": False}).backbone.taper is False
+    for generator in ("auto", "convnet"):
+        with pytest.raises(InputError, match="taper"):
+            Settings.from_flat({"generator": generator, "taper": False})
+    with pytest.raises(InputError, match="the settings of resnet are ResNetSettings"):
+        Settings(generator=GeneratorSettings("resnet"), backbone=TrainingSettings())
+
+
+def test_settings_of_version_0_1_0_have_the_backbones_in_the_section_of_the_generator():
+    for name, expected in (("resnet", {"taper": False, "resnet18": None}), ("convnet", {})):
+        settings = Settings.from_flat({"generator": name} | expected)
+        sections = settings.sections()
+        del sections["backbone"]
+        sections["generator"] |= {"taper": False, "resnet18": None}
+        assert Settings.from_sections("neurosql", sections) == settings

@@ -10,11 +10,9 @@ from typing import Any
 
 from neurosql import presets
 from neurosql.errors import InputError
-from neurosql.settings import Settings
+from neurosql.settings import METHODS, Settings
 
 SMOKE, LAPTOP, PAPER = "smoke", "laptop", "paper"
-NO_LATENT = ("ddpm", "ot-cfm")
-"""Methods whose networks have no latent dimension: only their size follows the generator's."""
 OF_DIGITS = 28
 """Pixels a side of MNIST."""
 
@@ -146,7 +144,7 @@ class Experiment:
             images=images or scale.images,
             pixels=OF_DIGITS if data == "mnist" and budget != SMOKE else pixels or scale.pixels,
             backbone=backbone,
-            latent_dim=None if arm.method in NO_LATENT else dim,
+            latent_dim=dim if METHODS[arm.method].latent else None,
             arm=arm.name,
             preset=arm.preset,
             printed=arm.printed,

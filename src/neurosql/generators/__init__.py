@@ -6,28 +6,19 @@ method that asks for the same generator starts from the same bits.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
+from neurosql import networks
 from neurosql.errors import InputError, whole
 from neurosql.generators import initial
 from neurosql.generators.base import Generator
+from neurosql.registry import imported
+from neurosql.settings import BACKBONES
 
-_CLASS = {
-    "convnet": "ConvNet",
-    "mlp": "MLP",
-    "resnet": "ResNet",
-    "transformer": "Transformer",
-    "unet": "UNet",
-}
-
-NAMES = tuple(_CLASS)
 SIZES = ("laptop", "paper")
 
-__all__ = ["NAMES", "SIZES", "Generator", "make"]
+__all__ = ["SIZES", "Generator", "make"]
 
 
 def make(
@@ -45,7 +36,7 @@ def make(
     """Build the generator ``name`` for samples of ``shape``, on the CPU, with weights drawn from ``seed``.
 
     Args:
-        name: one of ``NAMES``.
+        name: one of ``settings.BACKBONES``.
         shape: a sample's, without the batch: (c, h, w) for images, (p,) for vectors. ``mlp`` takes any.
         latent_dim: d, the length of a code z.
         size: the preset that sets the widths together, ``laptop`` or ``paper``.
@@ -55,11 +46,9 @@ def make(
         bounded: True ends in a sigmoid, so x lies in [0, 1]; False leaves the output linear.
         options: the net's own settings in place of the preset's, e.g. ``taper`` of ``resnet``.
     """
-    if name not in _CLASS:
-        raise InputError(f"generator must be one of {', '.join(NAMES)}, got {name!r}")
+    kind: type[Generator] = imported(BACKBONES[name].implementation)
     if size not in SIZES:
         raise InputError(f"size must be one of {', '.join(SIZES)}, got {size!r}")
-    kind: type[Generator] = getattr(importlib.import_module(f"{__name__}.{name}"), _CLASS[name])
     settings = dict(kind.presets[size])
     unknown = sorted(set(options) - set(settings))
     if unknown:
@@ -68,10 +57,6 @@ def make(
     if width is not None:
         settings["width"] = width
     seed = whole("seed", seed, least=0)
-
-    # On the meta device torch's own initialisers run without drawing from the global random state.
-    with torch.device("meta"):
-        generator = kind(shape, latent_dim, classes=classes, bounded=bounded, **settings)
-    generator.to_empty(device="cpu")
-    initial.fill(generator, seed)
-    return generator
+    return networks.made(
+        lambda: kind(shape, latent_dim, classes=classes, bounded=bounded, **settings), initial.fill, seed
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 import operator
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -95,6 +95,10 @@ class Generator(nn.Module):
             **self.options,
         }
 
-    @property
-    def parameter_count(self) -> int:
-        return sum(math.prod(parameter.shape) for parameter in self.parameters())
+    @classmethod
+    def own_options(cls, settings: Any) -> dict[str, Any]:
+        """The options of the constructor that the backbone's own settings, a dataclass, give."""
+        return {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+
+    def begin(self, settings: Any) -> None:
+        """What follows the initial weights, by the backbone's own settings: weights from a file, say."""

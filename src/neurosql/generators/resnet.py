@@ -16,6 +16,7 @@ from torch.nn.functional import relu
 from neurosql.errors import InputError, whole
 from neurosql.generators.base import Generator
 from neurosql.generators.grid import Size, base_grid, grow, halving_widths, image_shape, pyramid
+from neurosql.settings.backbones import ResNetSettings
 
 BLOCKS = 4
 BASE = 2
@@ -82,6 +83,16 @@ class ResNet(Generator):
             for before, after, size in zip([width, *self.widths], self.widths, self.sizes[1:])
         )
         self.head = nn.Conv2d(self.widths[-1], channels, kernel_size=3, padding=1)
+
+    @classmethod
+    def own_options(cls, settings: ResNetSettings) -> dict[str, Any]:
+        """``taper``; the file of weights is no matter of the architecture."""
+        return {"taper": settings.taper}
+
+    def begin(self, settings: ResNetSettings) -> None:
+        """Start from a ResNet-18's weights, where a file of them is given."""
+        if settings.resnet18:
+            load_resnet18(self, settings.resnet18)
 
     def decode(self, code: Tensor) -> Tensor:
         """(n, c, h, w) from code (n, code_dim)."""

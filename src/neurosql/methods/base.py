@@ -9,17 +9,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from neurosql import generators, prior
+from neurosql import generators, networks, prior
 from neurosql.cost import Cost
 from neurosql.encode import decode
 from neurosql.errors import InputError
 from neurosql.generators.base import Generator
-from neurosql.settings import Settings
+from neurosql.modality import Modality, of_shape
+from neurosql.registry import imported
+from neurosql.settings import BACKBONES, MethodRecord, Settings
 
 Update = Callable[[str, Tensor], None]
 """`update(name, loss)`: one clipped step of the optimiser of that name down the gradient of that loss."""
@@ -67,10 +69,15 @@ class Task:
     shape: tuple[int, ...]
     classes: int | None = None
     """Number of classes of a class-conditional model."""
-    bounded: bool = True
-    """Whether samples lie in [0, 1] (vectors do not)."""
     law: prior.Prior | None = None
     """A prior of the caller's own."""
+    trained: bool = False
+    """Whether weights will be loaded: what a backbone would begin with is then not needed."""
+
+    @property
+    def modality(self) -> Modality:
+        """What kind of samples these are."""
+        return of_shape(self.shape)
 
     @property
     def seed(self) -> int:
@@ -83,11 +90,7 @@ class Task:
     def generator(self) -> Generator:
         """The generator with its initial weights, on the CPU."""
         chosen = self.settings.generator
-        options: dict[str, Any] = {}
-        if chosen.generator == "resnet":
-            options["taper"] = chosen.taper
-        elif chosen.resnet18:
-            raise InputError(f"resnet18 weights fit the resnet generator only, got {chosen.generator!r}")
+        kind: type[Generator] = imported(BACKBONES[chosen.generator].implementation)
         network = generators.make(
             chosen.generator,
             self.shape,
@@ -96,13 +99,11 @@ class Task:
             width=chosen.width,
             classes=self.classes,
             seed=self.seed,
-            bounded=self.bounded,
-            **options,
+            bounded=self.modality.bounded,
+            **kind.own_options(self.settings.backbone),
         )
-        if chosen.resnet18:
-            from neurosql.generators.resnet import load_resnet18
-
-            load_resnet18(network, chosen.resnet18)
+        if not self.trained:
+            network.begin(self.settings.backbone)
         return network
 
     @cached_property
@@ -131,20 +132,17 @@ class Method(ABC):
     only samples, decodes and encodes is made by `restore` from what `kept` gave.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    """What the method is, in a few words."""
+    record: ClassVar[MethodRecord]
+    """What is known of the method without torch: its name, its title, what it has."""
     validates: ClassVar[bool] = True
     """Whether there is a held-out loss that says when to stop."""
-    has_codes: ClassVar[bool] = True
-    """Whether samples have codes: `encode`, `decode` and `reconstruct`, and `codes` of the training images."""
     sampling: ClassVar[tuple[str, ...]] = ("generator",)
     """Names of the networks that sampling needs."""
     averaged: ClassVar[tuple[str, ...]] = ()
     """Names of the networks whose weights may be averaged; by default those that sampling needs."""
 
     codes: Tensor
-    """(n, d): the codes of the training images, where `has_codes`."""
+    """(n, d): the codes of the training images, where the method has codes."""
     class_counts: Tensor
     """(classes,) int64: how many training images each class has, in the class-conditional case."""
     pace: float = 1.0
@@ -162,6 +160,21 @@ class Method(ABC):
     @abstractmethod
     def build(cls, task: Task) -> Method:
         """The method before it has seen any images, its networks with their initial weights."""
+
+    @property
+    def name(self) -> str:
+        """The method's name."""
+        return self.record.name
+
+    @property
+    def title(self) -> str:
+        """What the method is, in a few words."""
+        return self.record.title
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether samples have codes: `encode`, `decode` and `reconstruct`, and `codes` of the training images."""
+        return self.record.codes
 
     @property
     def device(self) -> torch.device:
@@ -209,7 +222,7 @@ class Method(ABC):
 
     def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """Codes (n, d) of n new samples and, in the class-conditional case, their labels (n,), where `has_codes`."""
-        raise InputError(f"{self.name} has no codes to draw")
+        raise InputError(f"{self.record.name} has no codes to draw")
 
     def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """n new samples (n, *shape) and, in the class-conditional case, their labels (n,)."""
@@ -226,11 +239,11 @@ class Method(ABC):
         self, x: Tensor, label: Tensor | None = None, progress: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on."""
-        raise InputError(f"{self.name} has no codes: it can't encode")
+        raise InputError(f"{self.record.name} has no codes: it can't encode")
 
     def reconstruct(self) -> Tensor:
         """G(Z_i) for all training images, where `has_codes`."""
-        raise InputError(f"{self.name} has no codes: it can't reconstruct")
+        raise InputError(f"{self.record.name} has no codes: it can't reconstruct")
 
     def tensors(self) -> dict[str, Tensor]:
         """What changes in training besides the networks' weights."""
@@ -303,7 +316,7 @@ class Method(ABC):
 
 def describe(network: nn.Module) -> str:
     """A network in a few words."""
-    count = f"{sum(p.numel() for p in network.parameters()):,} parameters"
+    count = f"{networks.count(network):,} parameters"
     if isinstance(network, Generator):
         return f"{network.name}, {count}, latent dimension {network.latent_dim}"
     return count

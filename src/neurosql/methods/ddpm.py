@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 
 from neurosql.methods.noise import FromNoise, column, spread_times
-from neurosql.methods.options import DDPMSettings
+from neurosql.settings import methods
+from neurosql.settings.methods import DDPMSettings
 
 FIRST_BETA, LAST_BETA = 1e-4, 0.02
 LARGEST_BETA = 0.999
@@ -94,8 +95,7 @@ def ddim(schedule: Schedule, guess: Guess, x: Tensor, times: Sequence[int]) -> T
 class DDPM(FromNoise):
     """Diffusion of samples of any shape: the network is learnt at all steps, and either sampler goes back."""
 
-    name = "ddpm"
-    title = "denoising diffusion"
+    record = methods.DDPM
     sampling = ("denoiser",)
 
     settings: DDPMSettings

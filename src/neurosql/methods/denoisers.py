@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, scaled_dot_product_attention, silu
 
+from neurosql import modality, networks
 from neurosql.errors import InputError, whole
 from neurosql.generators.base import sample_shape
 from neurosql.generators.grid import LARGEST, SMALLEST, grow, image_shape, pyramid
@@ -47,10 +47,6 @@ class Denoiser(nn.Module):
     def zero_layers(self) -> list[nn.Linear | nn.Conv2d]:
         """The layers that start at zero."""
         raise NotImplementedError
-
-    @property
-    def parameter_count(self) -> int:
-        return sum(parameter.numel() for parameter in self.parameters())
 
 
 class TimeEmbedding(nn.Module):
@@ -204,66 +200,37 @@ def groups(channels: int) -> int:
     return max(g for g in range(1, MOST_GROUPS + 1) if g == 1 or (channels % g == 0 and channels >= 4 * g))
 
 
+KINDS: dict[str, type[Denoiser]] = {"unet": UNet, "mlp": MLP}
+
+
 def kind_for(shape: Sequence[int]) -> type[Denoiser]:
-    """U-Net for images (c, h, w) of 8 to 256 pixels a side, MLP for everything else."""
-    return UNet if len(shape) == 3 and all(SMALLEST <= side <= LARGEST for side in shape[1:]) else MLP
+    """The modality's network; the MLP for images that are not of 8 to 256 pixels a side."""
+    kind = KINDS[modality.of_shape(shape).denoiser]
+    return kind if kind is MLP or all(SMALLEST <= side <= LARGEST for side in shape[1:]) else MLP
 
 
-def matched_width(make: Callable[[int], nn.Module], target: int) -> int:
-    """The width for which `make(width)` has about `target` parameters; their number must grow with the width.
+def matched_width(build: Callable[[int], nn.Module], target: int) -> int:
+    """The width for which `build(width)` has about `target` parameters; their number must grow with the width.
 
     Counts within half of the 10 % are as good as equal: among them a multiple of 8, 4 or 2 comes first, in this order,
     because processors are faster at these. Otherwise the nearest count wins.
     """
-
-    @cache
-    def count(width: int) -> int:
-        with torch.device("meta"):
-            return sum(parameter.numel() for parameter in make(width).parameters())
-
-    # The count is a polynomial of degree two, or nearly: its root is the width, or a few single steps from it.
-    curve = np.polynomial.Polynomial.fit([8, 16, 32], [count(w) - target for w in (8, 16, 32)], 2)
-    width = max(1, int(max((float(root.real) for root in curve.roots() if not root.imag), default=1)))
-    while width > 1 and count(width) > target:
-        width -= 1
-    while count(width + 1) <= target:
-        width += 1
-
-    def miss(width: int) -> float:
-        return abs(count(width) - target) / target
-
-    for factor in (8, 4, 2, 1):
-        below = width // factor * factor
-        best = min((w for w in (below, below + factor) if w), key=miss)
-        if miss(best) <= TOLERANCE / 2:
+    for step in (8, 4, 2, 1):
+        width = networks.width_near(build, target, step)
+        found = networks.count(networks.outline(partial(build, width)))
+        if abs(found - target) <= TOLERANCE / 2 * target:
             break
-    return best
+    return width
 
 
 def make(build: Callable[[], Denoiser], seed: int, name: str = "denoiser") -> Denoiser:
     """The network that `build` gives, on the CPU, its initial weights drawn from `seed` and its name."""
-    # On the meta device torch's own initialisers run without drawing from the global random state.
-    with torch.device("meta"):
-        network = build()
-    network.to_empty(device="cpu")
-    fill(network, int(np.random.SeedSequence([seed, *name.encode()]).generate_state(1)[0]))
-    return network
+    return networks.made(build, fill, networks.seed_of(seed, name))
 
 
-@torch.no_grad()
-def fill(network: Denoiser, seed: int) -> None:
+def fill(network: Denoiser, random: torch.Generator) -> None:
     """N(0, 1 / fan_in) with zero bias; norms are the identity, label embeddings N(0, 1), last layers zero."""
-    random = torch.Generator().manual_seed(seed)
-    for module in network.modules():
-        if isinstance(module, nn.Linear | nn.Conv2d):
-            nn.init.normal_(module.weight, std=math.prod(module.weight.shape[1:]) ** -0.5, generator=random)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.GroupNorm) and module.weight is not None:
-            nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, generator=random)
+    networks.fill(network, random, gain=1.0)
     for layer in network.zero_layers():
         nn.init.zeros_(layer.weight)
 

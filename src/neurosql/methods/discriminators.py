@@ -13,20 +13,19 @@ between the samples of a batch: no batch norm.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, leaky_relu, pad
 
+from neurosql import modality, networks
 from neurosql.errors import InputError
 
 SLOPE = 0.2
 LAYERS = 4
 GRID = 4
-NARROWEST = {"conv": 8, "mlp": 32}
-WIDEST = 4096
 
 
 class Discriminator(nn.Module):
@@ -108,52 +107,32 @@ def _even(h: Tensor) -> Tensor:
     return pad(h, (1, 1 + columns % 2, 1, 1 + rows % 2))
 
 
+KINDS: dict[str, tuple[type[ConvDiscriminator | MLPDiscriminator], int]] = {
+    "conv": (ConvDiscriminator, 8),
+    "mlp": (MLPDiscriminator, 32),
+}
+"""The discriminators by name, each with its least width."""
+
+
 def make(
     shape: Sequence[int], *, parameters: int, classes: int | None = None, bounded: bool = True, seed: int = 0
 ) -> Discriminator:
-    """The discriminator for samples of this shape, of about so many parameters, on the CPU.
-
-    Its weights are a function of these arguments alone; torch's global random state is neither read nor changed.
-    """
-    kind = ConvDiscriminator if len(shape) == 3 else MLPDiscriminator
-    least = NARROWEST["conv" if len(shape) == 3 else "mlp"]
+    """The discriminator for samples of this shape, of about this many parameters, on the CPU."""
+    kind, least = KINDS[modality.of_shape(shape).discriminator]
 
     def build(width: int) -> Discriminator:
-        with torch.device("meta"):
-            return kind(shape, width, classes, bounded)
+        return kind(shape, width, classes, bounded)
 
-    network = build(_width(lambda width: _count(build(width)), parameters, least))
-    network.to_empty(device="cpu")
-    fill(network, seed)
-    return network
-
-
-def _width(count: Callable[[int], int], target: int, least: int) -> int:
-    """The width whose parameter count, which grows with it, is nearest to the target; none under `least`."""
-    low, high = least, WIDEST
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if count(middle) >= target else (middle + 1, high)
-    return low if low == least or count(low) - target < target - count(low - 1) else low - 1
-
-
-def _count(network: nn.Module) -> int:
-    return sum(math.prod(parameter.shape) for parameter in network.parameters())
-
-
-@torch.no_grad()
-def fill(network: Discriminator, seed: int) -> None:
-    """Initial weights: layers N(0, 2 / ((1 + slope^2) fan_in)), head and labels N(0, 1 / features), biases 0."""
+    width = networks.width_near(build, parameters, least=least)
     state = np.random.SeedSequence([seed, *b"discriminator"]).generate_state(1, np.uint64)[0]
-    rng = torch.Generator().manual_seed(int(state) >> 1)
+    return networks.made(lambda: build(width), fill, int(state) >> 1)
+
+
+def fill(network: Discriminator, random: torch.Generator) -> None:
+    """Initial weights: layers N(0, 2 / ((1 + slope^2) fan_in)), head and labels N(0, 1 / features), biases 0."""
     for layer in network.layers:
-        assert isinstance(layer, nn.Conv2d | nn.Linear)
-        fan_in = layer.weight[0].numel()
-        nn.init.normal_(layer.weight, std=math.sqrt(2 / ((1 + SLOPE**2) * fan_in)), generator=rng)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
-    std = 1 / math.sqrt(network.head.in_features)
-    nn.init.normal_(network.head.weight, std=std, generator=rng)
-    nn.init.zeros_(network.head.bias)
+        assert isinstance(layer, networks.LAYERS)
+        networks.fill_layer(layer, random, gain=2 / (1 + SLOPE**2))
+    networks.fill_layer(network.head, random, gain=1.0)
     if network.embedding is not None:
-        nn.init.normal_(network.embedding.weight, std=std, generator=rng)
+        nn.init.normal_(network.embedding.weight, std=1 / math.sqrt(network.head.in_features), generator=random)

@@ -5,19 +5,18 @@ run backwards: a 3x3 convolution at full size, then strided 4x4 convolutions tha
 width, each with its group norm and SiLU, and a linear head. Nothing in either sees the other images of the batch, so
 training and evaluation compute the same function.
 
-`make` builds one whose size goes with the generator's. Its initial weights are a function of the settings and the
-seed alone, and torch's global random state is neither read nor changed.
+`make` builds one whose size goes with the generator's.
 """
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, silu
 
+from neurosql import networks
 from neurosql.errors import InputError
 from neurosql.generators.base import LABEL_DIM
 from neurosql.generators.convnet import BASE
@@ -25,7 +24,6 @@ from neurosql.generators.grid import halving_widths, pyramid
 from neurosql.generators.mlp import MLP as MLPGenerator
 from neurosql.methods.base import Task
 
-NAMES = ("mlp", "conv")
 STEP = 16
 """Widths of the convolutional encoder are multiples of this, which convolutions are fastest at."""
 GROUPS = 8
@@ -103,66 +101,35 @@ class ConvEncoder(Encoder):
         return self.head(h.flatten(1))
 
 
+KINDS: dict[str, type[Encoder]] = {"mlp": MLPEncoder, "conv": ConvEncoder}
+
+
 def make(name: str, task: Task, outputs: int, like: nn.Module) -> Encoder:
-    """The encoder `name` with so many outputs for a task, on the CPU, about as large as the generator `like`.
+    """The encoder `name` with this many outputs for a task, on the CPU, about as large as the generator `like`.
 
     The MLP is as wide and deep as the MLP generator of the same settings; the convolutional encoder has the width
-    that brings its parameter count nearest to the generator's. Samples that are no images get the MLP.
+    that brings its parameter count nearest to the generator's. Samples that have no convolutions get the MLP.
     """
-    if name not in NAMES:
-        raise InputError(f"encoder must be one of {', '.join(NAMES)}, got {name!r}")
+    if name not in KINDS:
+        raise InputError(f"encoder must be one of {', '.join(KINDS)}, got {name!r}")
     shape, classes, chosen = tuple(task.shape), task.classes, task.settings.generator
 
-    # On the meta device torch's own initialisers run without drawing from the global random state.
-    encoder: Encoder
-    with torch.device("meta"):
-        if name == "conv" and len(shape) == 3:
-            encoder = ConvEncoder(shape, outputs, classes, _width_near(count(like), shape, outputs, classes))
-        else:
-            preset = MLPGenerator.presets[chosen.size]
-            width = chosen.width if chosen.generator == "mlp" and chosen.width else preset["width"]
-            encoder = MLPEncoder(shape, outputs, classes, width, preset["depth"])
-    encoder.to_empty(device="cpu")
-    fill(encoder, seed_of(task.seed, "encoder"))
-    return encoder
+    def convolutional(width: int) -> Encoder:
+        return ConvEncoder(shape, outputs, classes, width)
 
+    def dense() -> Encoder:
+        preset = MLPGenerator.presets[chosen.size]
+        width = chosen.width if chosen.generator == MLPGenerator.name and chosen.width else preset["width"]
+        return MLPEncoder(shape, outputs, classes, width, preset["depth"])
 
-def count(network: nn.Module) -> int:
-    """Number of parameters."""
-    return sum(p.numel() for p in network.parameters())
+    build = dense
+    if KINDS[name] is KINDS[task.modality.encoder] is ConvEncoder:
+        width = networks.width_near(convolutional, networks.count(like), STEP)
 
+        def build() -> Encoder:
+            return convolutional(width)
 
-def _width_near(target: int, shape: tuple[int, ...], outputs: int, classes: int | None) -> int:
-    """The width whose parameter count is nearest to the target; called on the meta device."""
-
-    def size(width: int) -> int:
-        return count(ConvEncoder(shape, outputs, classes, width))
-
-    width = STEP
-    while size(width + STEP) <= target:
-        width += STEP
-    return min(width, width + STEP, key=lambda w: abs(size(w) - target))
-
-
-def seed_of(seed: int, name: str) -> int:
-    """The seed of the network of that name: none shares its draws with another."""
-    return int(np.random.SeedSequence([seed, *name.encode()]).generate_state(1)[0])
-
-
-@torch.no_grad()
-def fill(encoder: Encoder, seed: int) -> None:
-    """Initial weights: N(0, 2 / fan_in) and zero bias, the identity in norms, embeddings N(0, 1)."""
-    rng = torch.Generator().manual_seed(seed)
-    for module in encoder.modules():
-        if isinstance(module, nn.Linear | nn.Conv2d):
-            nn.init.normal_(module.weight, std=math.sqrt(2 / module.weight[0].numel()), generator=rng)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.GroupNorm):
-            nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, generator=rng)
+    return networks.made(build, networks.fill, networks.seed_of(task.seed, "encoder"))
 
 
 @torch.no_grad()

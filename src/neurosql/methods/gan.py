@@ -22,13 +22,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from neurosql import networks
 from neurosql.generators.base import Generator
 from neurosql.methods import discriminators
 from neurosql.methods.augmentation import augment
 from neurosql.methods.base import Batch, Method, Task, Update
 from neurosql.methods.discriminators import Discriminator
-from neurosql.methods.options import GANSettings
 from neurosql.prior import Prior
+from neurosql.settings import methods
+from neurosql.settings.methods import GANSettings
 
 
 def discriminator_loss(real: Tensor, fake: Tensor) -> Tensor:
@@ -50,10 +52,8 @@ def squared_gradient(logits: Tensor, x: Tensor) -> Tensor:
 class GAN(Method):
     """The generator learns from a discriminator, which is dropped afterwards."""
 
-    name = "gan"
-    title = "generative adversarial network"
+    record = methods.GAN
     validates = False
-    has_codes = False
 
     def __init__(self, generator: Generator, discriminator: Discriminator, prior: Prior, settings: GANSettings) -> None:
         super().__init__({"generator": generator, "discriminator": discriminator}, generator.classes)
@@ -69,9 +69,9 @@ class GAN(Method):
         assert isinstance(settings, GANSettings)
         discriminator = discriminators.make(
             task.shape,
-            parameters=generator.parameter_count,
+            parameters=networks.count(generator),
             classes=task.classes,
-            bounded=task.bounded,
+            bounded=task.modality.bounded,
             seed=task.seed,
         )
         return cls(generator, discriminator, task.prior, settings)

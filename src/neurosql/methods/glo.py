@@ -25,7 +25,8 @@ from neurosql.errors import InputError
 from neurosql.generators.base import Generator
 from neurosql.methods.base import Batch, Method, Task, Update
 from neurosql.methods.density import Mixture
-from neurosql.methods.options import GLOSettings
+from neurosql.settings import methods
+from neurosql.settings.methods import GLOSettings
 from neurosql.start import pca_scores
 
 VALIDATION_STEPS = 5
@@ -42,8 +43,7 @@ def project(z: Tensor, radius: float) -> Tensor:
 class GLO(Method):
     """A generator and one learnt code for each training image."""
 
-    name = "glo"
-    title = "generative latent optimisation"
+    record = methods.GLO
 
     codes: Tensor
     """Z, (n, d)."""

@@ -30,8 +30,9 @@ from neurosql.encode import STEPS, decode, nearest_code, refine
 from neurosql.errors import InputError
 from neurosql.generators.base import Generator
 from neurosql.methods.base import Batch, Method, Task, Update
-from neurosql.methods.options import IMLESettings, RSIMLESettings
 from neurosql.prior import Prior
+from neurosql.settings import methods
+from neurosql.settings.methods import IMLESettings, RSIMLESettings
 
 VALIDATION_STEPS = 5
 CHUNK = 1024
@@ -43,8 +44,7 @@ FIGURES = ("cost", "distinct", "rejected")
 class IMLE(Method):
     """Each image learns from the nearest of many samples."""
 
-    name = "imle"
-    title = "implicit maximum likelihood, each image takes the nearest of many samples"
+    record = methods.IMLE
 
     codes: Tensor
     """Z, (n, d): the code that image i took at the last choice."""
@@ -213,8 +213,7 @@ class IMLE(Method):
 class RSIMLE(IMLE):
     """The same without the samples that are close to some image already."""
 
-    name = "rs-imle"
-    title = "implicit maximum likelihood with rejection sampling"
+    record = methods.RS_IMLE
     settings: RSIMLESettings
 
     def nearest(self, x: Tensor, codes: Tensor, label: int | None = None) -> tuple[Tensor, Tensor, Tensor]:

@@ -28,7 +28,7 @@ from neurosql.generators.base import Generator
 from neurosql.methods.base import Batch, Method, Task, Update
 from neurosql.prior import Prior
 from neurosql.refresh import PartialRefresh
-from neurosql.settings import QuantileSettings
+from neurosql.settings import QuantileSettings, methods
 from neurosql.start import pca_permutation, random_permutation
 
 VALIDATION_STEPS = 5
@@ -47,8 +47,7 @@ class QuantileAssignment(Method):
     take lattice row k only where their labels agree. Without classes there is one block of all images and all rows.
     """
 
-    name = "neurosql"
-    title = "quantile assignment"
+    record = methods.NEUROSQL
 
     lattice: Tensor
     """Q, (n, d)."""

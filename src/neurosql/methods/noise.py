@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from neurosql import networks
 from neurosql.methods.base import Batch, Method, Task, Update
 from neurosql.methods.denoisers import Denoiser, make, matched, rows_at_once
 
@@ -23,8 +24,6 @@ HELDOUT_SEED = 0
 class FromNoise(Method):
     """A method that carries noise to the data by one network, the one that `sampling` names."""
 
-    has_codes = False
-
     def __init__(self, network: Denoiser, settings: Any, bounded: bool, batch_size: int = 64, target: int = 0) -> None:
         super().__init__({self.sampling[0]: network}, network.classes)
         self.settings, self.bounded, self.batch_size, self.target = settings, bounded, batch_size, target
@@ -32,10 +31,10 @@ class FromNoise(Method):
 
     @classmethod
     def build(cls, task: Task) -> FromNoise:
-        target = task.generator().parameter_count
+        target = networks.count(task.generator())
         own = task.settings.own
         network = make(matched(task.shape, task.classes, target, own.unet_width), task.seed, cls.sampling[0])
-        return cls(network, own, task.bounded, task.settings.training.batch_size, target)
+        return cls(network, own, task.modality.bounded, task.settings.training.batch_size, target)
 
     @abstractmethod
     def losses(self, x: Tensor, label: Tensor | None, random: torch.Generator) -> Tensor:
@@ -90,7 +89,7 @@ class FromNoise(Method):
         (name,) = self.sampling
         network = self.networks[name]
         assert isinstance(network, Denoiser)
-        size = f"{network.kind} of width {network.width}, {network.parameter_count:,} parameters"
+        size = f"{network.kind} of width {network.width}, {networks.count(network):,} parameters"
         return {name: f"{size} (the generator would have {self.target:,})" if self.target else size}
 
 

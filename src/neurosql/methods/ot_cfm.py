@@ -19,7 +19,8 @@ from torch import Tensor
 from neurosql import assign
 from neurosql.cost import Cost
 from neurosql.methods.noise import FromNoise, column, spread_times
-from neurosql.methods.options import CFMSettings
+from neurosql.settings import methods
+from neurosql.settings.methods import CFMSettings
 
 Field = Callable[[Tensor, float], Tensor]
 """f(x, t): the velocity at x (m, ...) and time t."""
@@ -56,8 +57,7 @@ def integrate(field: Field, x: Tensor, steps: int, solver: str) -> Tensor:
 class OTCFM(FromNoise):
     """A velocity field learnt on optimally paired batches."""
 
-    name = "ot-cfm"
-    title = "flow matching with mini-batch optimal transport"
+    record = methods.OT_CFM
     sampling = ("velocity",)
 
     settings: CFMSettings

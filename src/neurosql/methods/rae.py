@@ -19,14 +19,14 @@ from neurosql.methods import encoders
 from neurosql.methods.autoencoder import OPTIMIZER, Autoencoder
 from neurosql.methods.base import Batch, Task, Update
 from neurosql.methods.density import Mixture
-from neurosql.methods.options import RAESettings
+from neurosql.settings import methods
+from neurosql.settings.methods import RAESettings
 
 
 class RAE(Autoencoder):
     """A generator, an encoder and, in the end, a Gaussian mixture of the codes."""
 
-    name = "rae"
-    title = "regularised autoencoder with a Gaussian mixture"
+    record = methods.RAE
 
     density: Mixture | None = None
     """The law of the codes, once fitted."""

@@ -32,8 +32,9 @@ from neurosql.generators.base import Generator
 from neurosql.methods import encoders
 from neurosql.methods.autoencoder import OPTIMIZER, Autoencoder
 from neurosql.methods.base import Batch, Task, Update
-from neurosql.methods.options import VAESettings
 from neurosql.prior import Normal
+from neurosql.settings import methods
+from neurosql.settings.methods import VAESettings
 
 ELBO = 1.0
 LEAST_BETA, FEW = 0.0015, 8
@@ -82,8 +83,7 @@ def default_beta(likelihood: str, latent_dim: int) -> float:
 class VAE(Autoencoder):
     """A generator and an encoder of 2 d outputs, means and log-variances, trained on the ELBO."""
 
-    name = "vae"
-    title = "variational autoencoder"
+    record = methods.VAE
 
     def __init__(
         self, generator: Generator, encoder: encoders.Encoder, scale: float, cost: Cost, settings: VAESettings

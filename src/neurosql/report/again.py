@@ -9,6 +9,7 @@ from typing import Any
 
 from neurosql import presets
 from neurosql.checkpoint import SPLIT
+from neurosql.modality import MODALITIES
 from neurosql.run import Run
 from neurosql.settings import DataSettings, Settings
 
@@ -31,7 +32,8 @@ def how(run: Run, folder: Path) -> str:
 
 def changed(settings: Settings, kind: str) -> dict[str, Any]:
     """Settings of a run that aren't the method's defaults for that kind of data, by field name; the method's first."""
-    usual = presets.settings(settings.method).resolve(kind).flat()
+    usual = presets.settings(settings.method, generator=settings.generator.generator).resolve(kind).flat()
+    usual["generator"] = MODALITIES[kind].generator
     other = {name: value for name, value in settings.flat().items() if value != usual[name]}
     method = {} if settings.method == Settings.method else {"method": settings.method}
     return method | {name: value for name, value in other.items() if name not in OF_THE_MACHINE}

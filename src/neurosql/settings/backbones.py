@@ -1,0 +1,56 @@
+"""The generators by name: what each is, where it lives, and the settings that it has of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neurosql.registry import Registry
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """A backbone without settings of its own."""
+
+    def check(self) -> None:
+        """There is nothing to refuse."""
+
+
+@dataclass(frozen=True)
+class ResNetSettings:
+    """The residual generator's own settings."""
+
+    taper: bool = True
+    """ResNet only: halve the width from block to block; without it all blocks have one width."""
+    resnet18: str | None = None
+    """ResNet only: a ResNet-18 state dict (.safetensors) to start from where shapes match."""
+
+    def check(self) -> None:
+        """There is nothing to refuse before the file is read."""
+
+
+@dataclass(frozen=True)
+class BackboneRecord:
+    """An architecture of generators."""
+
+    name: str
+    implementation: str
+    """Its class, a `Generator`, as `module:name`."""
+    axes: tuple[int, ...] = (2,)
+    """How many spatial axes its samples may have: 0 for vectors, 1 for signals, 2 for images, 3 for volumes."""
+    settings: type[Any] = NoSettings
+    """A frozen dataclass with a docstring per field and a `check`."""
+
+
+MLP = BackboneRecord("mlp", "neurosql.generators.mlp:MLP", axes=(0, 1, 2, 3))
+CONVNET = BackboneRecord("convnet", "neurosql.generators.convnet:ConvNet")
+RESNET = BackboneRecord("resnet", "neurosql.generators.resnet:ResNet", settings=ResNetSettings)
+UNET = BackboneRecord("unet", "neurosql.generators.unet:UNet")
+TRANSFORMER = BackboneRecord("transformer", "neurosql.generators.transformer:Transformer")
+
+BACKBONES: Registry[BackboneRecord] = Registry(
+    "generator",
+    BackboneRecord,
+    "neurosql.backbones",
+    {record.name: f"{__name__}:{record.name.upper()}" for record in (MLP, CONVNET, RESNET, UNET, TRANSFORMER)},
+)

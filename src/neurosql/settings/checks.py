@@ -1,0 +1,29 @@
+"""What the checks of settings share."""
+
+from __future__ import annotations
+
+from typing import Any, get_args, get_type_hints
+
+from neurosql.errors import InputError
+
+
+def at_least(settings: Any, least: int, *names: str) -> None:
+    """These fields are at least `least`, or None."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not value >= least:
+            raise InputError(f"{name} must be at least {least}, got {value}")
+
+
+def check_choices(settings: Any) -> None:
+    """Literal fields hold one of their choices: a dataclass does not check that itself."""
+    for name, hint in get_type_hints(type(settings)).items():
+        choices = [choice for choice in _leaves(hint) if isinstance(choice, str)]
+        value = getattr(settings, name)
+        if choices and value is not None and value not in choices:
+            raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _leaves(hint: Any) -> list[Any]:
+    arguments = get_args(hint)
+    return [leaf for part in arguments for leaf in _leaves(part)] if arguments else [hint]

@@ -1,0 +1,336 @@
+"""The methods by name: what each is, what it has, its own settings and its presets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from neurosql.errors import InputError
+from neurosql.registry import Registry
+from neurosql.settings.checks import at_least, check_choices
+
+RECOMMENDED, PAPER = "recommended", "paper"
+
+
+@dataclass(frozen=True)
+class MethodRecord:
+    """A learning principle: all that is known of it before torch is imported."""
+
+    name: str
+    title: str
+    """What it is, in a few words."""
+    implementation: str
+    """Its class, a `Method`, as `module:name`."""
+    settings: type[Any]
+    """Its own settings: a frozen dataclass with a docstring per field and a `check`."""
+    recommended: Mapping[str, Any] = field(default_factory=dict)
+    """The preset of practitioners: settings by field name, its own or any other."""
+    paper: Mapping[str, Any] = field(default_factory=dict)
+    """The preset of the paper, besides the optimiser, which is the same for all methods there."""
+    latent: bool = True
+    """Whether it has a latent dimension."""
+    codes: bool = True
+    """Whether samples have codes: it can encode, decode and reconstruct."""
+
+    def preset(self, name: str) -> Mapping[str, Any]:
+        """What a preset sets."""
+        presets = {RECOMMENDED: self.recommended, PAPER: self.paper}
+        if name not in presets:
+            raise InputError(f"preset must be one of {', '.join(presets)}, got {name!r}")
+        return presets[name]
+
+
+# A matrix of all pairs of so many images takes 0.6 GB.
+MANY = 12_000
+
+
+@dataclass(frozen=True)
+class QuantileSettings:
+    """Quantile assignment: how codes are assigned."""
+
+    start: Literal["pca", "random"] = "pca"
+    """First permutation: optimal match of rank-normalised PCA scores to the lattice, or random."""
+    algorithm: Literal["full", "mini-batch"] = "full"
+    """Assign all images at once every few epochs (Algorithm 1) or each mini-batch after its step (Algorithm 2)."""
+    subset: Literal["owned", "partition", "random"] = "owned"
+    """Mini-batch only: lattice points offered to a batch. The ones its images hold, a disjoint split of the lattice
+    each epoch, or a random draw (the paper's; not a permutation)."""
+    assignment: Literal["exact", "greedy", "greedy-cheapest", "greedy-regret"] = "exact"
+    """Solver of the assignment."""
+    every: int = 2
+    """K: epochs between two assignments (full batch); 0 never assigns again after the start."""
+    momentum: float = 0.7
+    """rho in (0, 1]: weight of the newly assigned code against the old one."""
+    anneal: bool = True
+    """Raise rho linearly to 1 over the run, so that the final codes are lattice points."""
+    snap: int = 0
+    """Epochs of fitting after a final snap of the codes to the lattice; 0 leaves the snap out."""
+    penalty: float = 0.0
+    """lambda: weight of the explicit penalty R(theta), the sum of squared generator weights."""
+    refresh: Literal["full", "partial"] = "full"
+    """Full batch only: compute the whole cost matrix at each assignment, or at most of them only the pairs that
+    matter."""
+    refresh_best: int = 32
+    """Partial refresh: pairs of each image, and of each code, that are computed anew at first; their number then
+    follows what the full passes measure."""
+    refresh_every: int = 15
+    """Partial refresh: every so many assignments the whole matrix is computed."""
+    refresh_gap: float = 1e-3
+    """Partial refresh: largest relative gap, as measured at the full passes; above it all passes are full."""
+    pairs: Literal["auto", "all", "candidates"] = "auto"
+    """Pairs of images and codes that an assignment looks at: all, or, nearly as good and in far less memory, the ones
+    that a cheap search proposes; auto takes candidates above 12,000 images (exact assignment, full batch)."""
+    candidates: int = 64
+    """Pairs that the search proposes for each image and each code, twice."""
+    memory: int = 256
+    """MiB that the cost matrix may use for its temporaries."""
+
+    def check(self) -> None:
+        """Refuse what can't be used."""
+        check_choices(self)
+        at_least(self, 0, "every", "snap", "penalty")
+        at_least(self, 1, "memory", "refresh_best", "refresh_every", "candidates")
+        at_least(self, 0, "refresh_gap")
+        if not 0 < self.momentum <= 1:
+            raise InputError(f"momentum must be in (0, 1], got {self.momentum}: 0 would never learn")
+        if self.pairs == "candidates" and self.assignment != "exact":
+            raise InputError(
+                f"candidates are assigned exactly, got assignment {self.assignment!r}: use exact, or pairs all"
+            )
+
+    def by_candidates(self, n: int) -> bool:
+        """Whether n images are assigned along candidates in place of all pairs."""
+        return self.pairs == "candidates" or (self.pairs == "auto" and self.assignment == "exact" and n > MANY)
+
+
+@dataclass(frozen=True)
+class VAESettings:
+    """Variational autoencoder."""
+
+    encoder: Literal["mlp", "conv"] = "conv"
+    """Encoder: an MLP on flat pixels (the paper's), or convolutions (images only; anything else gets the MLP)."""
+    likelihood: Literal["cost", "gaussian"] = "cost"
+    """Reconstruction term: the loss l, as in the paper, or a Gaussian log-likelihood, for the usual ELBO."""
+    beta: float | None = None
+    """Weight of the KL divergence in nats: against the loss l (by default 0.0015, in d < 8 dimensions 0.012 / d; the
+    paper has 0.005), or against the Gaussian log-likelihood in nats (by default 1, the ELBO)."""
+    warmup: int = 0
+    """Epochs over which the weight of the KL divergence rises from 0."""
+
+    def check(self) -> None:
+        """Refuse what can't be used."""
+        check_choices(self)
+        at_least(self, 0, "beta", "warmup")
+
+
+@dataclass(frozen=True)
+class GANSettings:
+    """Generative adversarial network."""
+
+    r1: float = 1.0
+    """Weight of the R1 penalty, the squared gradient of the discriminator at real images; 0 leaves it out."""
+    r1_every: int = 4
+    """Steps between two R1 penalties, each weighted up accordingly."""
+    augment: float = 0.0
+    """Strength, from 0 (off) to 1, of the differentiable augmentation (brightness, saturation, contrast, translation,
+    cutout) of all that the discriminator sees. It is for long runs on few images, where the discriminator learns the
+    images by heart: real_logit far above fake_logit. In short runs it only slows learning. Vectors have none."""
+
+    def check(self) -> None:
+        """Refuse what can't be used."""
+        at_least(self, 0, "r1")
+        at_least(self, 1, "r1_every")
+        if not 0 <= self.augment <= 1:
+            raise InputError(f"augment must be in [0, 1], got {self.augment}")
+
+
+@dataclass(frozen=True)
+class DDPMSettings:
+    """Denoising diffusion."""
+
+    unet_width: int | None = None
+    """Images only: base width of the denoising U-Net. By default its parameter count matches the generator's, as that
+    of the MLP for other data always does."""
+    noise_steps: int = 1000
+    """T, steps of the forward process."""
+    noise_schedule: Literal["linear", "cosine"] = "linear"
+    """Schedule of the noise: variances that grow linearly (the paper's), or a squared cosine for the data's share."""
+    predict: Literal["noise", "v"] = "noise"
+    """What the network predicts: the noise, or v = sqrt(a) noise - sqrt(1 - a) x, a the data's share."""
+    sampling_steps: int = 100
+    """Steps of sampling: a strided, deterministic DDIM below T, the ancestral sampler at T."""
+
+    def check(self) -> None:
+        """Refuse what can't be used."""
+        check_choices(self)
+        at_least(self, 1, "unet_width", "noise_steps", "sampling_steps")
+        if self.sampling_steps > self.noise_steps:
+            raise InputError(f"sampling_steps must be at most noise_steps, got {self.sampling_steps}")
+
+
+@dataclass(frozen=True)
+class IMLESettings:
+    """Implicit maximum likelihood: each image takes the nearest of many samples."""
+
+    pool: int = 4
+    """Samples to choose from, for each training image."""
+    renew: int = 1
+    """Epochs between two choices."""
+    jitter: float = 0.05
+    """Standard deviation, over the prior's scale, of the noise that is added to a chosen code at each step."""
+
+    def check(self) -> None:
+        """Refuse what can't be used."""
+        at_least(self, 1, "pool", "renew")
+        at_least(self, 0, "jitter")
+
+
+@dataclass(frozen=True)
+class RSIMLESettings(IMLESettings):
+    """Rejection-sampling IMLE: samples that are already close to some image are not offered."""
+
+    reject: float = 0.02
+    """Share of the pool that is rejected: the samples nearest to any training image."""
+    epsilon: float | None = None
+    """In place of that share, the loss l to the nearest image under which a sample is rejected."""
+
+    def check(self) -> None:
+        """Refuse what can't be used."""
+        super().check()
+        at_least(self, 0, "epsilon")
+        if not 0 <= self.reject < 1:
+            raise InputError(f"reject must be in [0, 1), got {self.reject}")
+
+
+@dataclass(frozen=True)
+class GLOSettings:
+    """Generative latent optimisation: codes learnt by gradient."""
+
+    code_rate: float = 0.15
+    """Learning rate of the codes (Adam) at the start of the schedule, which they follow too."""
+    radius: float = 1.0
+    """Codes are projected to the ball of this radius times the square root of the latent dimension."""
+
+    def check(self) -> None:
+        """Refuse what can't be used."""
+        if not (self.code_rate > 0 and self.radius > 0):
+            raise InputError(f"code_rate and radius must be positive, got {self.code_rate} and {self.radius}")
+
+
+@dataclass(frozen=True)
+class RAESettings:
+    """Regularised autoencoder with a density fitted after."""
+
+    encoder: Literal["mlp", "conv"] = "conv"
+    """Encoder: an MLP on flat pixels, or convolutions (images only; anything else gets the MLP)."""
+    code_penalty: float = 1e-4
+    """Weight of half the mean squared norm of the codes."""
+    weight_penalty: float = 1e-6
+    """Weight of the sum of the generator's squared parameters."""
+    components: int = 10
+    """Most components of the Gaussian mixture, of each class in the class-conditional case; fewer for few images."""
+
+    def check(self) -> None:
+        """Refuse what can't be used."""
+        check_choices(self)
+        at_least(self, 0, "code_penalty", "weight_penalty")
+        at_least(self, 1, "components")
+
+
+@dataclass(frozen=True)
+class CFMSettings:
+    """Flow matching with mini-batch optimal transport."""
+
+    unet_width: int | None = None
+    """Images only: base width of the U-Net. By default its parameter count matches the generator's, as that of the MLP
+    for other data always does."""
+    coupling: Literal["optimal", "independent"] = "optimal"
+    """Pairs of noise and images in a batch: the cheapest assignment, or as they come."""
+    sigma: float = 0.0
+    """Standard deviation of the path around the straight line."""
+    sampling_steps: int = 50
+    """Steps of the ordinary differential equation's solver."""
+    solver: Literal["euler", "midpoint", "heun"] = "midpoint"
+    """Solver; midpoint and heun evaluate the network twice a step."""
+
+    def check(self) -> None:
+        """Refuse what can't be used."""
+        check_choices(self)
+        at_least(self, 1, "unet_width", "sampling_steps")
+        at_least(self, 0, "sigma")
+
+
+NEUROSQL = MethodRecord(
+    "neurosql",
+    "quantile assignment",
+    "neurosql.methods.neurosql:QuantileAssignment",
+    QuantileSettings,
+    paper={"every": 5, "momentum": 0.7, "anneal": False, "start": "random"},
+)
+VAE = MethodRecord(
+    "vae",
+    "variational autoencoder",
+    "neurosql.methods.vae:VAE",
+    VAESettings,
+    paper={"encoder": "mlp", "beta": 0.005},
+)
+GAN = MethodRecord(
+    "gan",
+    "generative adversarial network",
+    "neurosql.methods.gan:GAN",
+    GANSettings,
+    recommended={"learning_rate": 1e-3, "beta1": 0.5, "beta2": 0.99, "weight_decay": 0.0, "ema": 0.995},
+    paper={"r1": 0.0},
+    codes=False,
+)
+DDPM = MethodRecord(
+    "ddpm",
+    "denoising diffusion",
+    "neurosql.methods.ddpm:DDPM",
+    DDPMSettings,
+    recommended={"noise_schedule": "cosine", "predict": "v", "ema": 0.995},
+    paper={"unet_width": 32},
+    latent=False,
+    codes=False,
+)
+IMLE = MethodRecord(
+    "imle",
+    "implicit maximum likelihood, each image takes the nearest of many samples",
+    "neurosql.methods.imle:IMLE",
+    IMLESettings,
+)
+RS_IMLE = MethodRecord(
+    "rs-imle",
+    "implicit maximum likelihood with rejection sampling",
+    "neurosql.methods.imle:RSIMLE",
+    RSIMLESettings,
+)
+GLO = MethodRecord("glo", "generative latent optimisation", "neurosql.methods.glo:GLO", GLOSettings)
+RAE = MethodRecord(
+    "rae",
+    "regularised autoencoder with a Gaussian mixture",
+    "neurosql.methods.rae:RAE",
+    RAESettings,
+    paper={"encoder": "mlp"},
+)
+OT_CFM = MethodRecord(
+    "ot-cfm",
+    "flow matching with mini-batch optimal transport",
+    "neurosql.methods.ot_cfm:OTCFM",
+    CFMSettings,
+    recommended={"ema": 0.995},
+    paper={"unet_width": 32},
+    latent=False,
+    codes=False,
+)
+
+METHODS: Registry[MethodRecord] = Registry(
+    "method",
+    MethodRecord,
+    "neurosql.methods",
+    {
+        record.name: f"{__name__}:{record.name.upper().replace('-', '_')}"
+        for record in (NEUROSQL, VAE, GAN, DDPM, IMLE, RS_IMLE, GLO, RAE, OT_CFM)
+    },
+)
