@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 # Run with the compiled extension and without it.
-BOTH_PATHS := tests/assign/test_solve.py tests/test_cost.py tests/methods/test_neurosql.py tests/assign/test_refresh.py
+BOTH_PATHS := tests/assign/test_solve.py tests/test_cost.py tests/methods/test_neurosql.py
 
 .PHONY: demo test lint format sanitize results clean
 

@@ -22,7 +22,8 @@ import torch
 from matrices import digits
 from torch import Tensor
 
-from neurosql import assign, candidates, engine, generators, prior
+from neurosql import assign, engine, generators, prior
+from neurosql.assign import candidates
 from neurosql.cost import Cost
 
 LATENT_DIM = 16
@@ -96,7 +97,7 @@ def main() -> None:
         parts = ", ".join(f"{name} {spent:.2f}" for name, spent in result.seconds.items())
         print(
             f"k {k}: {seconds:.2f} s ({parts}), processor time {busy:.2f} s\n"
-            f"    pairs {result.pairs} ({result.pairs / chosen.n:.1f} a row), searches {result.searches}, "
+            f"    pairs {result.compared} ({result.compared / chosen.n:.1f} per row), searches {result.searches}, "
             f"hubs {result.hubs}, completed rows {result.completed}\n"
             f"    cost {result.cost:.6f}, estimated gap {100 * result.relative_gap_estimate:.3f} % "
             f"± {100 * result.gap_error / abs(result.cost):.3f} %, peak memory {peak_gigabytes():.2f} GB",

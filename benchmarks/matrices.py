@@ -46,7 +46,7 @@ def record(
             cost=cost,
             every=every,
             epochs=count * every,
-            holdout=0.0,
+            validation_share=0.0,
             patience=0,
             seed=seed,
         )

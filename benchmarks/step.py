@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate, relu
 
 from neurosql import data, generators, prior
+from neurosql.assign.start import pca_permutation
 from neurosql.cost import Cost
 from neurosql.generators import initial
 from neurosql.generators.base import Generator
@@ -35,7 +36,6 @@ from neurosql.generators.resnet import ResNet
 from neurosql.generators.unet import Level
 from neurosql.settings import TrainingSettings
 from neurosql.similarity import C1, C2, _bands, _smooth
-from neurosql.start import pca_permutation
 
 BATCH = 64
 LATENT = 2
@@ -100,7 +100,7 @@ def upsampling(net: Generator) -> Generator:
         for before, after in zip(net.widths, net.widths[1:])
     )
     net.__class__ = UpsamplingConvNet
-    initial.fill(net, 0)
+    initial.fill(net, torch.Generator().manual_seed(0))
     return net
 
 

@@ -21,7 +21,7 @@ import neurosql
 from neurosql.errors import InputError
 from neurosql.methods import NAMES
 
-BUDGET = {"generator": "mlp", "width": 128, "latent_dim": 2, "batch_size": 128, "holdout": 0.0, "patience": 0}
+BUDGET = {"generator": "mlp", "width": 128, "latent_dim": 2, "batch_size": 128, "validation_share": 0.0, "patience": 0}
 COLOUR, GREY = "#d1495b", "#bbbbbb"
 
 

@@ -134,9 +134,9 @@ def test_chosen_pairs_are_entries_of_the_matrix(name):
     rows, columns = torch.from_numpy(random.integers(0, 6, 40)), torch.from_numpy(random.integers(0, 9, 40))
     cost = Cost.named(name)
     for memory in (1000, 10**8):
-        found = cost.pairs(x, y, rows, columns, memory=memory)
+        found = cost.entries(x, y, rows, columns, memory=memory)
         assert torch.allclose(found, cost.matrix(x, y)[rows, columns], atol=2e-6)
-    assert cost.pairs(x, y, rows[:0], columns[:0]).shape == (0,)
+    assert cost.entries(x, y, rows[:0], columns[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,7 +17,7 @@ QUICK = dict(generator="mlp", width=32, epochs=4, batch_size=32, every=2)
 
 @parametrize_with_checks(
     [
-        NeuroSQL(latent_dim=1, width=16, epochs=2, every=1, holdout=0.0),
+        NeuroSQL(latent_dim=1, width=16, epochs=2, every=1, validation_share=0.0),
         NeuroSQL(latent_dim=2, width=16, epochs=2, algorithm="mini-batch"),
     ],
 )
@@ -44,7 +44,7 @@ def test_clone_and_set_params():
 @pytest.fixture(scope="module")
 def fitted(digits):
     images, labels = digits
-    return NeuroSQL(**QUICK | {"epochs": 12}, latent_dim=2, holdout=0.0).fit(images[:200], labels[:200])
+    return NeuroSQL(**QUICK | {"epochs": 12}, latent_dim=2, validation_share=0.0).fit(images[:200], labels[:200])
 
 
 LAYOUTS = {
@@ -63,7 +63,7 @@ def test_every_layout_and_type_comes_back_as_it_was_given(digits, layout, kind):
     x = LAYOUTS[layout](digits[0][:40])
     given = (x * 255).round().astype(np.uint8) if kind == "uint8" else x.astype(kind if kind != "torch" else np.float32)
     given = torch.from_numpy(given) if kind == "torch" else given
-    model = NeuroSQL(**QUICK, holdout=0.0).fit(given)
+    model = NeuroSQL(**QUICK, validation_share=0.0).fit(given)
     assert model.codes_.shape == (40, 2)
     assert model.sample(5, random_state=0).shape == (5, *x.shape[1:])
     assert model.inverse_transform(model.codes_).shape == x.shape
@@ -85,7 +85,7 @@ def test_codes_are_a_permutation_of_the_lattice(fitted):
 
 
 def test_held_out_samples_get_codes_too(digits):
-    model = NeuroSQL(**QUICK, holdout=0.25).fit(digits[0][:80])
+    model = NeuroSQL(**QUICK, validation_share=0.25).fit(digits[0][:80])
     assert model.codes_.shape == (80, 2) and len(model.train_index_) == 60
     rest = np.setdiff1d(np.arange(80), model.train_index_)
     assert np.allclose(model.codes_[rest], model.transform(digits[0][:80][rest]), atol=1e-5)
@@ -154,7 +154,7 @@ def test_save_and_load_give_the_same_model(fitted, digits, tmp_path):
 def test_vectors_keep_their_units_through_save_and_load(tmp_path):
     random = np.random.default_rng(0)
     x = np.column_stack([random.normal(1e4, 50, 120), random.normal(-3, 0.01, 120), np.full(120, 7.0)])
-    model = NeuroSQL(latent_dim=2, epochs=30, width=32, holdout=0.0).fit(x)
+    model = NeuroSQL(latent_dim=2, epochs=30, width=32, validation_share=0.0).fit(x)
     model.save(tmp_path / "run")
     made = NeuroSQL.load(tmp_path / "run").sample(500, random_state=0)
     assert np.abs(made.mean(0) - x.mean(0)).max() < 20
@@ -166,7 +166,7 @@ def test_a_conditional_model_samples_the_class_that_is_asked_for(digits):
     images, labels = digits
     few = np.flatnonzero(labels < 3)[:150]
     names = np.array(["zero", "one", "two"])[labels[few]]
-    model = NeuroSQL(**QUICK | {"epochs": 25}, conditional=True, holdout=0.0).fit(images[few], names)
+    model = NeuroSQL(**QUICK | {"epochs": 25}, conditional=True, validation_share=0.0).fit(images[few], names)
     assert list(model.classes_) == ["one", "two", "zero"]
     centres = {name: images[few][names == name].mean(0) for name in model.classes_}
     for name in model.classes_:
@@ -200,8 +200,8 @@ def test_a_class_without_training_images_is_left_out_of_the_validation():
 
 def test_labels_alone_do_not_change_the_training(digits):
     images, labels = digits[0][:60], digits[1][:60]
-    a = NeuroSQL(**QUICK, holdout=0.0).fit(images)
-    b = NeuroSQL(**QUICK, holdout=0.0).fit(images, labels)
+    a = NeuroSQL(**QUICK, validation_share=0.0).fit(images)
+    b = NeuroSQL(**QUICK, validation_share=0.0).fit(images, labels)
     assert np.array_equal(a.codes_, b.codes_)
     with pytest.raises(InputError, match="not class-conditional"):
         b.sample(1, label=3)
@@ -214,7 +214,7 @@ def test_a_prior_of_the_users_own(digits, tmp_path):
         return torch.stack([radius * angle.cos(), radius * angle.sin()], 1)
 
     law = prior.Sampled(ring, 2, draws=400)
-    model = NeuroSQL(**QUICK, prior=law, holdout=0.0).fit(digits[0][:100])
+    model = NeuroSQL(**QUICK, prior=law, validation_share=0.0).fit(digits[0][:100])
     assert np.linalg.norm(model.lattice_, axis=1).min() > 0.6
     assert model.transform(digits[0][:5]).shape == (5, 2)
     model.save(tmp_path / "run")

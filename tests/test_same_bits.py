@@ -20,14 +20,14 @@ from neurosql.data import ImageSet, from_array
 from neurosql.settings import Settings
 
 RECORDED = Path(__file__).parent / "fixtures" / "bits.json"
-COMMON = {"epochs": 3, "batch_size": 16, "validate_every": 1, "holdout": 0.1, "width": 16}
+COMMON = {"epochs": 3, "batch_size": 16, "validate_every": 1, "validation_share": 0.1, "width": 16}
 ON_IMAGES = {
     "neurosql": {},
     "neurosql mini-batch": {"algorithm": "mini-batch"},
     "neurosql partition": {"algorithm": "mini-batch", "subset": "partition", "conditional": True},
     "neurosql random": {"algorithm": "mini-batch", "subset": "random", "snap": 1},
     "neurosql greedy": {"assignment": "greedy-regret", "start": "random", "anneal": False},
-    "neurosql candidates": {"pairs": "candidates", "candidates": 4, "every": 1},
+    "neurosql candidates": {"strategy": "candidates", "candidates": 4, "every": 1},
     "neurosql by class": {"conditional": True, "ema": 0.9, "every": 1},
     "neurosql penalty": {"penalty": 1e-3, "prior": "ball", "cost": "l1"},
     "neurosql resnet": {"generator": "resnet", "taper": False},
@@ -39,23 +39,25 @@ ON_IMAGES = {
     "vae gaussian": {"method": "vae", "likelihood": "gaussian"},
     "gan": {"method": "gan", "ema": 0.9},
     "gan by class": {"method": "gan", "conditional": True, "augment": 0.5},
-    "ddpm": {"method": "ddpm", "noise_steps": 20, "sampling_steps": 5, "predict": "v", "noise_schedule": "cosine"},
-    "ddpm ancestral": {"method": "ddpm", "noise_steps": 10, "sampling_steps": 10, "conditional": True},
+    "ddpm": {"method": "ddpm", "noise_steps": 20, "predict": "v", "noise_schedule": "cosine"},
+    "ddpm ancestral": {"method": "ddpm", "noise_steps": 10, "conditional": True},
     "imle": {"method": "imle"},
     "rs-imle": {"method": "rs-imle", "conditional": True},
     "glo": {"method": "glo"},
     "glo by class": {"method": "glo", "conditional": True},
     "rae": {"method": "rae"},
     "rae by class": {"method": "rae", "conditional": True, "components": 2},
-    "ot-cfm": {"method": "ot-cfm", "sampling_steps": 5},
-    "ot-cfm by class": {"method": "ot-cfm", "conditional": True, "sampling_steps": 5, "solver": "heun", "sigma": 0.1},
+    "ot-cfm": {"method": "ot-cfm"},
+    "ot-cfm by class": {"method": "ot-cfm", "conditional": True, "sigma": 0.1},
 }
 ON_OTHERS = {
-    f"{method} on {kind}": {"method": method} | ({"sampling_steps": 5} if method in ("ddpm", "ot-cfm") else {})
+    f"{method} on {kind}": {"method": method}
     for method in ("neurosql", "vae", "gan", "ddpm", "rs-imle", "glo", "rae", "ot-cfm")
     for kind in ("vectors", "signals", "volumes")
 }
 CASES = ON_IMAGES | ON_OTHERS
+SAMPLED = {"ddpm ancestral": {"sampler": "ancestral"}, "ot-cfm by class": {"sampler": "heun", "steps": 5}}
+SAMPLED |= {case: {"steps": 5} for case in CASES if case.startswith(("ddpm", "ot-cfm")) and case not in SAMPLED}
 
 
 def machine():
@@ -104,7 +106,7 @@ def bits(case):
         settings = Settings.from_flat(COMMON | CASES[case])
         initial = digest(weights(runs._prepare(images, settings)[0].method))
         run = runs.train(images, settings)
-        made = {"samples": run.sample(6, seed=1)[0]}
+        made = {"samples": run.sample(6, seed=1, **SAMPLED.get(case, {}))[0]}
         if run.has_codes:
             made |= {"codes": run.method.codes, "encoded": run.encode(images.x[:5])[0], "again": run.reconstruct()}
         return {"initial": initial, "trained": digest(weights(run.method)), "made": digest(made)}

@@ -74,10 +74,10 @@ CASES = {
     "average and snap": {"ema": 0.9, "snap": 2, "anneal": False},
     "early stop": {"patience": 2, "learning_rate": 0.3, "epochs": 12},
     "restarts and steps": {"schedule": "restarts", "cycle": 2, "steps": 21},
-    "partial refresh": {"refresh": "partial", "refresh_best": 4, "refresh_every": 3, "every": 1, "refresh_gap": 1.0},
+    "candidates": {"strategy": "candidates", "candidates": 4, "every": 1},
     "convnet": {"generator": "convnet", "width": 16, "start": "random"},
     "sgd": {"optimizer": "sgd", "learning_rate": 0.1},
-    "adam, no holdout": {"optimizer": "adam", "holdout": 0.0},
+    "adam, no validation": {"optimizer": "adam", "validation_share": 0.0},
 }
 
 
@@ -255,7 +255,7 @@ def schedule(digits, **settings):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "Trainer", Recorder)
-        train(images(digits), holdout=0.0, **settings)
+        train(images(digits), validation_share=0.0, **settings)
     return np.array(run["rates"])
 
 
@@ -298,7 +298,7 @@ def test_early_stopping_keeps_the_best_model(digits):
 
 
 def test_held_out_images_are_not_trained_on(digits):
-    run = train(images(digits, 100), holdout=0.2)
+    run = train(images(digits, 100), validation_share=0.2)
     assert len(run.index) == 80 and len(run.method.lattice) == 80
     assert len(set(run.index)) == 80
 
@@ -358,7 +358,7 @@ def test_the_fused_optimiser_takes_the_plain_ones_steps(name, plain):
 def test_no_batch_has_a_single_image(digits):
     for n, size in [(21, 20), (41, 20), (7, 2), (5, 1), (3, 2)]:
         data = from_array(digits[0][:n])
-        run = runs._prepare(data, Settings.from_flat({"holdout": 0.0, "generator": "mlp"}), None)[0]
+        run = runs._prepare(data, Settings.from_flat({"validation_share": 0.0, "generator": "mlp"}), None)[0]
         run.method.start()
         loop = Trainer(run.method, run.method.x, None, Settings.from_flat({"batch_size": size}).training)
         sizes = [len(batch.index) for batch in loop._epoch_batches()]

@@ -19,8 +19,10 @@ from neurosql.settings import (
     DataSettings,
     GeneratorSettings,
     LatentSettings,
+    Sampling,
     Settings,
     TrainingSettings,
+    former,
     section_classes,
 )
 from neurosql.settings.sections import AUTO
@@ -105,13 +107,14 @@ class Sample:
     """Class to draw from (class-conditional models)."""
     seed: int = 0
     """Seed of the draw."""
+    how: Sampling = field(default_factory=Sampling)
     out: str | None = None
     """A .png sheet (the default, in the run folder), a .npy or .npz array, or a folder for single .png files."""
 
     def __call__(self) -> None:
         from neurosql import commands
 
-        commands.sample(self.run, self.n, self.label, self.seed, self.out)
+        commands.sample(self.run, self.n, self.label, self.seed, self.how, self.out)
 
 
 @dataclass(frozen=True)
@@ -351,7 +354,7 @@ class Report:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = _present(sys.argv[1:] if arguments is None else arguments)
     try:
         train = train_command(arguments) if arguments[:1] == ["train"] else Train
         commands: Any = Union[train, Resume, Sample, Encode, Evaluate, Info, Data, Weights, Bench, Report]  # noqa: UP007
@@ -375,6 +378,25 @@ def main(arguments: list[str] | None = None) -> int:
             return _fail("the disk is full: free some space and run the command again; files already written are whole")
         return _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
     return 0
+
+
+def _present(arguments: list[str]) -> list[str]:
+    """The arguments with today's names for flags that had others; a notice says so."""
+    if arguments[:1] != ["train"]:
+        return arguments
+    found: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        flag, equals, value = argument.partition("=")
+        name = flag.removeprefix("--").replace("-", "_")
+        if not flag.startswith("--") or name not in former.RENAMED:
+            found.append(argument)
+            continue
+        value = value if equals else next(rest, "")
+        new, now = former.renamed(name, value)
+        print(f"note       {flag} is called --{new.replace('_', '-')}: the old name will go", file=sys.stderr)
+        found += [f"--{new.replace('_', '-')}", now]
+    return found
 
 
 def _fail(sentence: str) -> int:

@@ -23,7 +23,7 @@ from neurosql.metrics import weights
 from neurosql.metrics.score import Score, table
 from neurosql.report import page, pictures
 from neurosql.run import Run
-from neurosql.settings import DataSettings, Settings
+from neurosql.settings import DataSettings, Sampling, Settings
 from neurosql.training import Stopped
 
 SCORES = "scores.json"
@@ -51,7 +51,7 @@ def read(source: str, how: DataSettings, settings: Settings) -> data.ImageSet:
     images = data.load(source, seed=training.seed, settings=how)
     if how.split is not None:
         return images
-    return images.divide(training.holdout, how.test_share, training.seed)
+    return images.divide(training.validation_share, how.test_share, training.seed)
 
 
 def resume(path: str, source: str | None) -> None:
@@ -74,10 +74,11 @@ def resume(path: str, source: str | None) -> None:
     _finish(run, images.x[run.index] if seen else images.x, Path(path))
 
 
-def sample(path: str, n: int, label: str | None, seed: int, out: str | None) -> None:
+def sample(path: str, n: int, label: str | None, seed: int, how: Sampling, out: str | None) -> None:
     run = runs.open_run(path)
-    images, labels = run.sample(n, label, seed)
+    images, labels = run.sample(n, label, seed, **dataclasses.asdict(how))
     of_class = "" if label is None else f"-{label}"
+    of_class += "" if how.sampler is None else f"-{how.sampler}"
     is_image = run.data["kind"] == "image"
     target = Path(out) if out else Path(path) / f"samples-seed{seed}{of_class}{'.png' if is_image else '.npy'}"
     _make_parent(target)

@@ -102,8 +102,8 @@ class Cost:
         return self._add_differences(result, x, y, memory, self.l1)
 
     @torch.no_grad()
-    def pairs(self, x: Tensor, y: Tensor, rows: Tensor, columns: Tensor, memory: int = DEFAULT_MEMORY) -> Tensor:
-        """l(x_i, y_k) for chosen pairs (i, k), given as two int64 tensors of one length: (length,)."""
+    def entries(self, x: Tensor, y: Tensor, rows: Tensor, columns: Tensor, memory: int = DEFAULT_MEMORY) -> Tensor:
+        """Chosen entries l(x_i, y_k) of the matrix, i and k given as two int64 tensors of one length: (length,)."""
         if x.shape[1:] != y.shape[1:]:
             raise InputError(f"images must have one shape, got {tuple(x.shape[1:])} and {tuple(y.shape[1:])}")
         compiled = _compiled(x, y) if self.ssim and not self.l2 else None

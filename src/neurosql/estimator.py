@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from neurosql.prior import Prior
 from neurosql.settings import GeneratorSettings as G
 from neurosql.settings import LatentSettings as L
 from neurosql.settings import QuantileSettings as Q
-from neurosql.settings import Settings
+from neurosql.settings import Settings, former
 from neurosql.settings import TrainingSettings as T
 from neurosql.settings.backbones import RESNET
 from neurosql.settings.backbones import ResNetSettings as R
@@ -57,7 +58,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
     --------
     >>> from neurosql import NeuroSQL, data
     >>> digits = data.load("mnist-sample", limit=64)
-    >>> model = NeuroSQL(latent_dim=2, epochs=1, holdout=0).fit(digits)
+    >>> model = NeuroSQL(latent_dim=2, epochs=1, validation_share=0).fit(digits)
     >>> model.codes_.shape
     (64, 2)
     """
@@ -85,11 +86,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         anneal: bool = Q.anneal,
         snap: int = Q.snap,
         penalty: float = Q.penalty,
-        refresh: str = Q.refresh,
-        refresh_best: int = Q.refresh_best,
-        refresh_every: int = Q.refresh_every,
-        refresh_gap: float = Q.refresh_gap,
-        pairs: str = Q.pairs,
+        strategy: str = Q.strategy,
         candidates: int = Q.candidates,
         memory: int = Q.memory,
         epochs: int = T.epochs,
@@ -105,7 +102,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         weight_decay: float = T.weight_decay,
         clip: float = T.clip,
         ema: float = T.ema,
-        holdout: float = T.holdout,
+        validation_share: float = T.validation_share,
         patience: int = T.patience,
         validate_every: int = T.validate_every,
         validate_on: int = T.validate_on,
@@ -113,6 +110,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         device: str = T.device,
         random_state: Any = T.seed,
         verbose: int = 0,
+        **old: Any,
     ) -> None:
         self.latent_dim = latent_dim
         self.generator = generator
@@ -134,11 +132,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         self.anneal = anneal
         self.snap = snap
         self.penalty = penalty
-        self.refresh = refresh
-        self.refresh_best = refresh_best
-        self.refresh_every = refresh_every
-        self.refresh_gap = refresh_gap
-        self.pairs = pairs
+        self.strategy = strategy
         self.candidates = candidates
         self.memory = memory
         self.epochs = epochs
@@ -154,7 +148,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         self.weight_decay = weight_decay
         self.clip = clip
         self.ema = ema
-        self.holdout = holdout
+        self.validation_share = validation_share
         self.patience = patience
         self.validate_every = validate_every
         self.validate_on = validate_on
@@ -162,6 +156,11 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        for name, value in old.items():
+            if name not in former.RENAMED:
+                raise TypeError(f"{type(self).__name__} has no setting {name!r}")
+            warnings.warn(former.notice(name, value), FutureWarning, stacklevel=2)
+            setattr(self, *former.renamed(name, value))
 
     def settings(self) -> Settings:
         """The constructor's arguments as checked settings."""
@@ -215,10 +214,23 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
             raise InputError("a class-conditional model needs the classes of the codes: give y")
         return fitted.like.restore(fitted.decode(codes, labels))
 
-    def sample(self, n: int = 1, label: Any = None, random_state: Any = None) -> np.ndarray:
-        """n new samples, of the class `label` in the class-conditional case; else classes as in the training set."""
+    def sample(
+        self,
+        n: int = 1,
+        label: Any = None,
+        random_state: Any = None,
+        *,
+        sampler: str | None = None,
+        components: int | None = None,
+    ) -> np.ndarray:
+        """n new samples, of the class `label` in the class-conditional case; else classes as in the training set.
+
+        `sampler` draws codes from the prior (the default), or from a `gaussian` or a `mixture` of at most `components`
+        Gaussians that is fitted to the training codes.
+        """
         fitted = self._fitted()
-        return fitted.like.restore(fitted.sample(n, label, _seed(random_state))[0])
+        made, _ = fitted.sample(n, label, _seed(random_state), sampler=sampler, components=components)
+        return fitted.like.restore(made)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean loss of samples at their inferred codes: higher is better."""

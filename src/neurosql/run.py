@@ -22,8 +22,8 @@ from neurosql.data.dataset import is_dataset
 from neurosql.data.listing import Reading
 from neurosql.errors import InputError
 from neurosql.generators import Generator
-from neurosql.methods.base import Method, Task
-from neurosql.settings import DataSettings, Settings
+from neurosql.methods.base import USUAL, Method, Task
+from neurosql.settings import DataSettings, Sampling, Settings, former
 from neurosql.training import Diverged, Stopped, Trainer, Used
 
 STATISTICS = ("data.mean", "data.std")
@@ -48,6 +48,8 @@ class Run:
     """What the training took."""
     split: dict[str, Any] | None = None
     """Places in the source of the samples of each part."""
+    usual: Sampling = USUAL
+    """How samples are drawn where nothing else is asked for."""
 
     @property
     def has_codes(self) -> bool:
@@ -58,13 +60,29 @@ class Run:
         """The model's version of each training image, (n, *shape)."""
         return self.method.reconstruct().cpu().numpy()
 
-    def sample(self, n: int, label: Any = None, seed: int | None = None) -> tuple[np.ndarray, np.ndarray | None]:
-        """n new images (n, *shape) and, in the class-conditional case, their class numbers."""
+    def sample(
+        self,
+        n: int,
+        label: Any = None,
+        seed: int | None = None,
+        *,
+        sampler: str | None = None,
+        steps: int | None = None,
+        components: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """n new images (n, *shape) and, in the class-conditional case, their class numbers.
+
+        `sampler` is one of those that the method's record lists, by default its usual one; `steps` and `components` are
+        for samplers that have them.
+        """
         if n < 1:
             raise InputError(f"the number of samples must be at least 1, got {n}")
         random = torch.Generator()
         random.manual_seed(seed) if seed is not None else random.seed()
-        images, labels = self.method.sample(n, self.class_number(label), random)
+        chosen = Sampling(sampler, steps, components)
+        images, labels = self.method.sample(
+            n, self.class_number(label), random, self.usual if chosen == USUAL else chosen
+        )
         return images.cpu().numpy(), None if labels is None else labels.cpu().numpy()
 
     def class_number(self, label: Any) -> int | None:
@@ -228,7 +246,7 @@ def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = Non
     index, heldout = np.arange(len(images)), images.validation
     parts = images.split_record()
     if heldout is None:
-        index, rest = images.split(training.holdout, training.seed)
+        index, rest = images.split(training.validation_share, training.seed)
         heldout = images.take(rest) if len(rest) else None
         places = np.array(parts["train"], np.int64)
         parts |= {"train": places[index].tolist()} | ({"validation": places[rest].tolist()} if len(rest) else {})
@@ -350,7 +368,8 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
         labels = codes["labels"].numpy() if "labels" in codes else None
         used = Used(**folder.read_json(USED)) if folder.has(USED) else None
         split = folder.read_json(SPLIT) if folder.has(SPLIT) else None
-        return Run(settings, data, method, like, codes["index"].numpy(), labels, folder.history(), used, split)
+        usual = Sampling(**former.sampling(config["settings"]))
+        return Run(settings, data, method, like, codes["index"].numpy(), labels, folder.history(), used, split, usual)
     except (KeyError, TypeError, RuntimeError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
 

@@ -9,8 +9,9 @@ import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-from neurosql import assign, candidates, data, engine
-from neurosql.candidates import Pairs
+from neurosql import assign, data, engine
+from neurosql.assign import candidates
+from neurosql.assign.matching import Graph
 from neurosql.cost import Cost
 from neurosql.errors import InputError
 
@@ -32,10 +33,10 @@ def compiled():
     return native
 
 
-def graph_of(matrix: np.ndarray, mask: np.ndarray) -> tuple[Pairs, np.ndarray]:
+def graph_of(matrix: np.ndarray, mask: np.ndarray) -> tuple[Graph, np.ndarray]:
     """The pairs where `mask` holds, and their costs."""
     keys = np.flatnonzero(mask.ravel())
-    return Pairs.from_keys(keys, *matrix.shape), matrix.ravel()[keys].astype(np.float32)
+    return Graph.from_keys(keys, *matrix.shape), matrix.ravel()[keys].astype(np.float32)
 
 
 def random_graph(seed: int, n: int, m: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +60,7 @@ def blurred(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return x, 0.75 * one + 0.25 * other
 
 
-def check_duals(pairs: Pairs, costs: np.ndarray, outside: float, found: candidates.Matching, epsilon: float) -> None:
+def check_duals(pairs: Graph, costs: np.ndarray, outside: float, found: candidates.Matching, epsilon: float) -> None:
     """Feasible on the graph, in the promised form, and within epsilon a row of the matching's total."""
     columns, u, v = found
     assert np.all(u <= outside)
@@ -122,9 +123,9 @@ def test_ties_constant_costs_and_empty_rows_are_handled(path):
         found = candidates.match(pairs, costs, outside=1.0, epsilon=1e-3)
         assert sorted(np.flatnonzero(found.columns < 0)) == [3, 7]
         check_duals(pairs, costs, 1.0, found, 1e-3)
-    nothing = candidates.match(Pairs.from_keys(np.empty(0, np.int64), 3, 2), np.empty(0, np.float32), outside=1.0)
+    nothing = candidates.match(Graph.from_keys(np.empty(0, np.int64), 3, 2), np.empty(0, np.float32), outside=1.0)
     assert nothing.columns.tolist() == [-1, -1, -1]
-    none = candidates.match(Pairs.from_keys(np.empty(0, np.int64), 0, 2), np.empty(0, np.float32), outside=1.0)
+    none = candidates.match(Graph.from_keys(np.empty(0, np.int64), 0, 2), np.empty(0, np.float32), outside=1.0)
     assert none.columns.shape == (0,)
     assert none.column_duals.tolist() == [0.0, 0.0]
 
@@ -157,7 +158,7 @@ def test_the_auction_is_deterministic_and_stops_after_its_bids():
 
 
 def test_bad_graphs_are_refused(path):
-    pairs = Pairs(np.array([0, 1, 2]), np.array([0, 1], np.int32), 2)
+    pairs = Graph(np.array([0, 1, 2]), np.array([0, 1], np.int32), 2)
     costs = np.array([0.5, 0.5], np.float32)
     for bad, value, outside, epsilon in [
         (pairs, costs[:1], 1.0, None),
@@ -262,7 +263,7 @@ def test_all_pairs_give_the_dense_optimum(path):
     result = candidates.solve(cost, x, y, k=40)
     optimum = assign.solve(cost.matrix(x, y))
     assert sorted(result.permutation.tolist()) == list(range(40))
-    assert result.pairs == 40 * 40
+    assert result.compared == 40 * 40
     assert result.cost == pytest.approx(optimum.cost, rel=2e-4)
     assert result.cost == pytest.approx(float(cost.paired(x, y[result.permutation]).double().mean()), rel=1e-5)
     # All rows are in the sample, and all pairs in the graph: the estimate is a bound.
@@ -278,7 +279,7 @@ def test_real_digits_come_within_a_hundredth_of_the_optimum(path):
     optimum = assign.solve(cost.matrix(x, y)).cost
     assert sorted(result.permutation.tolist()) == list(range(500))
     assert optimum * (1 - 1e-6) <= result.cost <= 1.01 * optimum
-    assert result.pairs < 500 * 500 / 3
+    assert result.compared < 500 * 500 / 3
     assert result.cost - optimum <= result.gap_estimate + 3 * result.gap_error
     assert not result.hubs
     again = candidates.solve(cost, x, y, k=32)

@@ -365,12 +365,12 @@ def test_long_paths_do_not_make_the_duals_slow(monkeypatch):
     # would be read hundreds of times.
     read = 0
 
-    def counted(rows: np.ndarray, m: int, blocks=assign._blocks):
+    def counted(rows: np.ndarray, m: int, blocks=assign.solvers._blocks):
         nonlocal read
         read += len(rows)
         return blocks(rows, m)
 
-    monkeypatch.setattr(assign, "_blocks", counted)
+    monkeypatch.setattr(assign.solvers, "_blocks", counted)
     monkeypatch.setenv("NEUROSQL_NATIVE", "0")
     cost = squared_distances(np.random.default_rng(0), 1000, 1000, 1)
     assert_optimal(cost, solve(cost))

@@ -120,7 +120,7 @@ def test_lines_of_a_table_are_told_apart(name, budget):
 def test_methods_on_one_seed_share_images_budget_and_generator():
     for name in ("mnist", "celeba"):
         jobs = list(EXPERIMENTS[name].jobs("laptop", 1))
-        for what in ("epochs", "batch_size", "holdout", "clip"):
+        for what in ("epochs", "batch_size", "validation_share", "clip"):
             assert len({getattr(job.settings.training, what) for job in jobs}) == 1
         assert len({(job.images, job.pixels, job.settings.generator.size) for job in jobs}) == 1
 

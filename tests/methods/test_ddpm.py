@@ -6,7 +6,7 @@ from torch import nn
 
 from neurosql import InputError
 from neurosql.methods.ddpm import DDPM, Schedule, ddim, split
-from neurosql.settings import Settings
+from neurosql.settings import Sampling, Settings
 from neurosql.settings.methods import DDPMSettings
 
 SCHEDULES = ["linear", "cosine"]
@@ -103,15 +103,16 @@ def test_noise_and_v_say_the_same(k):
 
 
 @pytest.mark.parametrize("predict", ["noise", "v"])
-@pytest.mark.parametrize("name, sampling_steps", [("linear", 1000), ("cosine", 1000), ("linear", 250), ("cosine", 250)])
-def test_the_optimal_network_recovers_a_gaussian(predict, name, sampling_steps):
-    """At T steps the ancestral sampler, below DDIM: both give N(MEAN, COVARIANCE) within Monte Carlo error."""
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("choice", [Sampling("ancestral"), Sampling("ddim", steps=250)], ids=["ancestral", "ddim"])
+def test_the_optimal_network_recovers_a_gaussian(predict, name, choice):
+    """The ancestral sampler, and DDIM: both give N(MEAN, COVARIANCE) within Monte Carlo error."""
     n = 8000
     network = Optimal(Schedule(1000, name), predict)
-    diffusion = method(network, predict=predict, noise_schedule=name, sampling_steps=sampling_steps)
+    diffusion = method(network, predict=predict, noise_schedule=name)
     noise = torch.randn(n, 3, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        x = diffusion.carry(noise, None, torch.Generator().manual_seed(1)).double()
+        x = diffusion.carry(noise, None, torch.Generator().manual_seed(1), choice).double()
     variances = COVARIANCE.diag()
     assert ((x.mean(0) - MEAN).abs() < 4 * (variances / n).sqrt() + 0.01).all()
     scale = (variances[:, None] * variances).sqrt()
@@ -153,13 +154,13 @@ def test_bounded_data_bound_the_guess_and_x_stays_their_sum():
             return 5 * torch.ones_like(x)
 
     schedule = Schedule(100)
-    diffusion = method(Wild(schedule), bounded=True, noise_steps=100, sampling_steps=10)
+    diffusion = method(Wild(schedule), bounded=True, noise_steps=100)
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     start, noise = diffusion.guess(x, 40, None)
     a = float(schedule.alpha_bar[40])
     assert start.abs().max() <= 1
     assert torch.allclose(a**0.5 * start + (1 - a) ** 0.5 * noise, x, atol=1e-5)
-    samples, _ = diffusion.sample(20, None, torch.Generator().manual_seed(0))
+    samples, _ = diffusion.sample(20, None, torch.Generator().manual_seed(0), Sampling(steps=10))
     assert samples.min() >= 0 and samples.max() <= 1
 
 
@@ -177,14 +178,21 @@ def test_no_network_has_a_lower_loss_than_the_conditional_mean(predict):
     for by in (0.0, -0.2, 0.2):
         network = Off(schedule, predict)
         network.by = by
-        diffusion = method(network, predict=predict, noise_steps=100, sampling_steps=10)
+        diffusion = method(network, predict=predict, noise_steps=100)
         losses.append(diffusion.heldout_loss(x, None))
     assert losses[0] + 0.03 < min(losses[1:])
     assert losses[1:] == pytest.approx([losses[0] + 0.04] * 2, abs=0.02)
 
 
-def test_more_sampling_steps_than_noise_steps_are_refused():
-    with pytest.raises(InputError, match="sampling_steps must be at most noise_steps"):
-        Settings.from_flat({"method": "ddpm", "noise_steps": 50, "sampling_steps": 100})
+def test_there_are_no_more_steps_back_than_forth():
+    diffusion = method(Optimal(Schedule(20)), noise_steps=20)
+    drawn = [
+        diffusion.sample(5, None, torch.Generator().manual_seed(0), Sampling(steps=steps))[0]
+        for steps in (20, None, 500)
+    ]
+    assert torch.equal(drawn[0], drawn[1]) and torch.equal(drawn[0], drawn[2])
+
+
+def test_bad_settings_are_refused():
     with pytest.raises(InputError, match="noise_schedule must be one of"):
         Settings.from_flat({"method": "ddpm", "noise_schedule": "square"})

@@ -268,7 +268,7 @@ def test_a_line_is_learnt():
     """Points on a curve in the plane: most samples of a trained model lie near it, on both of its halves."""
     t = torch.rand(600, generator=rng(), dtype=torch.float64).numpy() * 2 - 1
     x = np.column_stack([t, np.abs(t)]).astype(np.float32)
-    run = neurosql.fit(x, method="gan", latent_dim=2, width=64, epochs=80, holdout=0.0)
+    run = neurosql.fit(x, method="gan", latent_dim=2, width=64, epochs=80, validation_share=0.0)
     samples = run.like.restore(run.sample(500, seed=0)[0])
     assert np.median(np.abs(samples[:, 1] - np.abs(samples[:, 0]))) < 0.1
     assert 0.2 < np.mean(samples[:, 0] > 0) < 0.8

@@ -147,7 +147,7 @@ def test_the_codes_follow_the_schedule(digits):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(glo, "GLO", Recorder)
-        neurosql.fit(digits[0][:90], **SMALL | {"holdout": 0.0, "patience": 0})
+        neurosql.fit(digits[0][:90], **SMALL | {"validation_share": 0.0, "patience": 0})
     total = 4 * 3
     assert paces == pytest.approx(0.5 * (1 + np.cos(np.pi * np.arange(total) / total)))
 

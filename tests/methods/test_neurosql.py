@@ -108,7 +108,7 @@ def test_mini_batches_offer_each_code_once_an_epoch(digits, subset, conditional)
     method = build(digits[0][:90, None], labels, algorithm="mini-batch", subset=subset)
     offered = []
     assign = method._assign
-    method._assign = lambda offers: (offered.extend(columns for _, columns in offers), assign(offers))
+    method._assign = lambda offers, how: (offered.extend(block.columns for block in offers), assign(offers, how))
     loop = trainer(method, epochs=3, batch_size=20)
     for _ in range(3):
         offered.clear()
@@ -142,7 +142,7 @@ def test_owned_batches_never_raise_the_cost_of_the_batch(digits):
         return float(method.cost.paired(method.x[rows], images).mean())
 
     before = cost()
-    method._assign(method._offers(rows))
+    method._assign(method._offers(rows), method.dense)
     assert cost() < before
 
 
@@ -186,14 +186,16 @@ def test_a_monotone_curve_is_recovered_in_one_dimension():
     random = np.random.default_rng(0)
     t = random.uniform(0, 1, 300)
     curve = np.column_stack([t, np.sin(2 * t), np.exp(t)]) + 0.005 * random.normal(size=(300, 3))
-    model = NeuroSQL(latent_dim=1, epochs=20, every=2, holdout=0.0, start="pca").fit(curve)
+    model = NeuroSQL(latent_dim=1, epochs=20, every=2, validation_share=0.0, start="pca").fit(curve)
     assert abs(spearmanr(model.codes_[:, 0], t).statistic) > 0.99
 
 
 def test_learned_codes_beat_frozen_random_ones_on_held_out_images(digits):
     """The negative control: without assignment the generator can only learn the mean image."""
     images = digits[0][:400]
-    common = dict(latent_dim=2, generator="mlp", epochs=30, every=2, holdout=0.25, patience=0, validate_every=30)
+    common = dict(
+        latent_dim=2, generator="mlp", epochs=30, every=2, validation_share=0.25, patience=0, validate_every=30
+    )
     losses = {}
     for name, settings in {"frozen": {"every": 0}, "learned": {}}.items():
         model = NeuroSQL(**common | {"start": "random"} | settings).fit(images)
@@ -325,7 +327,7 @@ def test_settings_outside_their_range_are_refused():
         ("batch_size", 0),
         ("learning_rate", 0.0),
         ("ema", 1.0),
-        ("holdout", 1.0),
+        ("validation_share", 1.0),
     ]:
         with pytest.raises(InputError, match=name):
             Settings.from_flat({name: value})
@@ -343,7 +345,7 @@ def test_a_conditional_model_needs_labels(digits):
 
 def test_candidates_take_the_place_of_the_matrix_and_say_what_they_cost(digits):
     x = digits[0][:120, None]
-    dense, sparse = (build(x, dtype=torch.float32, pairs=pairs, candidates=16) for pairs in ("all", "candidates"))
+    dense, sparse = (build(x, dtype=torch.float32, strategy=name, candidates=16) for name in ("dense", "candidates"))
     assert sorted(sparse.permutation.tolist()) == list(range(120))
     sparse.permutation, sparse.codes = dense.permutation.clone(), dense.codes.clone()
     for method in (dense, sparse):
@@ -355,8 +357,9 @@ def test_candidates_take_the_place_of_the_matrix_and_say_what_they_cost(digits):
 
 def test_candidates_are_chosen_by_the_number_of_images():
     settings = QuantileSettings()
-    assert not settings.by_candidates(12_000) and settings.by_candidates(12_001)
-    assert not QuantileSettings(assignment="greedy").by_candidates(60_000)
-    assert not QuantileSettings(pairs="all").by_candidates(60_000)
+    assert settings.strategy_for(12_000) == "dense" and settings.strategy_for(12_001) == "candidates"
+    assert QuantileSettings(assignment="greedy").strategy_for(60_000) == "dense"
+    for strategy in ("dense", "candidates"):
+        assert {QuantileSettings(strategy=strategy).strategy_for(n) for n in (10, 60_000)} == {strategy}
     with pytest.raises(InputError, match="exact"):
-        QuantileSettings(pairs="candidates", assignment="greedy").check()
+        QuantileSettings(strategy="candidates", assignment="greedy").check()

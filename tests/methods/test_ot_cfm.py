@@ -9,7 +9,7 @@ from torch import nn
 
 from neurosql import InputError
 from neurosql.methods.ot_cfm import OTCFM, couple, integrate
-from neurosql.settings import Settings
+from neurosql.settings import Sampling, Settings
 from neurosql.settings.methods import CFMSettings
 
 MEAN, SCALE = 0.8, 0.4
@@ -82,8 +82,8 @@ def test_solvers_have_their_order_on_any_other_equation(solver, order):
 
 @pytest.mark.parametrize("solver", ["euler", "midpoint", "heun"])
 def test_the_optimal_field_gives_the_moments_of_the_data(solver):
-    flow = OTCFM(Field(), CFMSettings(solver=solver, sampling_steps=100), bounded=False)
-    x, _ = flow.sample(20_000, None, torch.Generator().manual_seed(0))
+    flow = OTCFM(Field(), CFMSettings(), bounded=False)
+    x, _ = flow.sample(20_000, None, torch.Generator().manual_seed(0), Sampling(solver, steps=100))
     assert x.mean(0).tolist() == pytest.approx([MEAN] * 2, abs=4 * SCALE / 20_000**0.5 + 0.003)
     assert x.std(0).tolist() == pytest.approx([SCALE] * 2, rel=4 / 40_000**0.5 + 0.01)
 
@@ -141,6 +141,6 @@ def test_sigma_widens_the_path():
 
 
 def test_bad_settings_are_refused():
-    for name, value in [("solver", "rk45"), ("sampling_steps", 0), ("sigma", -1.0), ("coupling", "none")]:
+    for name, value in [("sigma", -1.0), ("coupling", "none")]:
         with pytest.raises(InputError, match=name):
             Settings.from_flat({"method": "ot-cfm", name: value})

@@ -83,7 +83,9 @@ def test_every_method_runs_from_the_command_line(name, small, tmp_path, capsys):
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_sees_as_many_images(name, small):
     digits = neurosql.data.load(small)
-    run = neurosql.fit(digits, method=name, budget="smoke", generator="mlp", width=16, latent_dim=2, holdout=0.0)
+    run = neurosql.fit(
+        digits, method=name, budget="smoke", generator="mlp", width=16, latent_dim=2, validation_share=0.0
+    )
     assert run.used.steps == 2 * 2 and run.used.images == 2 * 90
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import neurosql
+from neurosql.density import Mixture
 from neurosql.methods.base import Batch, Task
-from neurosql.methods.density import Mixture
 from neurosql.methods.rae import RAE
 from neurosql.settings import Settings
 

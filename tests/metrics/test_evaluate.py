@@ -26,7 +26,7 @@ def sets():
 
 def test_every_family_has_its_modes_and_floors(sets):
     train, heldout = sets
-    run = fit(train, budget="smoke", **QUICK | {"holdout": 0.0})
+    run = fit(train, budget="smoke", **QUICK | {"validation_share": 0.0})
     found = evaluate(run, train, heldout, Options(samples=300, pairs=20))
     modes = {score.mode for score in found.scores}
     assert modes == {"sampled", "paired-train", "paired-heldout", "codes"}
@@ -49,7 +49,7 @@ def test_downstream_classifier_by_class_and_by_nearest_code(sets, monkeypatch):
     monkeypatch.setattr("neurosql.evaluate.CLASSIFIER_STEPS", 150)
     train, heldout = sets
     for conditional, how in ((True, "class-conditional"), (False, "nearest training code")):
-        run = fit(train, conditional=conditional, **QUICK | {"epochs": 12, "holdout": 0.0})
+        run = fit(train, conditional=conditional, **QUICK | {"epochs": 12, "validation_share": 0.0})
         found = evaluate(run, train, heldout, Options(samples=100, downstream=True))
         accuracy = found.find("downstream accuracy")
         assert how in accuracy.note and accuracy.floor > 0.8
@@ -57,7 +57,7 @@ def test_downstream_classifier_by_class_and_by_nearest_code(sets, monkeypatch):
 
 
 def test_without_held_out_images_the_rest_is_still_scored(sets):
-    run = fit(sets[0], **QUICK | {"holdout": 0.0})
+    run = fit(sets[0], **QUICK | {"validation_share": 0.0})
     found = evaluate(run, sets[0], None, Options(samples=50))
     assert any("held out" in sentence or "not trained on" in sentence for sentence in found.left_out)
     assert {score.mode for score in found.scores} == {"sampled", "paired-train", "codes"}
@@ -72,7 +72,7 @@ def test_vectors_are_evaluated_too():
         from_array(x[:120]),
         from_array(x[120:], mean=from_array(x[:120]).mean, std=from_array(x[:120]).std),
     )
-    run = fit(train, **QUICK | {"holdout": 0.0})
+    run = fit(train, **QUICK | {"validation_share": 0.0})
     found = evaluate(run, train, heldout, Options(samples=80))
     assert {score.mode for score in found.scores} == {"sampled", "paired-train", "codes"}
 
@@ -84,7 +84,18 @@ def test_the_command_writes_scores_and_pictures(tmp_path, capsys):
     path = tmp_path / "digits.npz"
     np.savez(path, images=(bunch.images * 15.9).astype(np.uint8)[:260], labels=bunch.target[:260])
     out = tmp_path / "run"
-    arguments = ["--epochs", "2", "--width", "32", "--generator", "mlp", "--holdout", "0.2", "--test-share", "0.2"]
+    arguments = [
+        "--epochs",
+        "2",
+        "--width",
+        "32",
+        "--generator",
+        "mlp",
+        "--validation-share",
+        "0.2",
+        "--test-share",
+        "0.2",
+    ]
     assert main(["train", str(path), "--out", str(out), *arguments]) == 0
     assert main(["evaluate", str(out), "--samples", "60", "--pairs", "10"]) == 0
     page = (out / "report.html").read_text("utf-8")

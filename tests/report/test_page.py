@@ -70,7 +70,7 @@ def test_a_click_sorts_a_table_by_its_numbers(tmp_path):
     [
         "--generator mlp --width 32 --no-anneal --momentum 0.5 --limit 40 --seed 3 --epochs 2",
         "--method vae --encoder mlp --beta 0.01 --conditional --test-share 0 --preset paper --budget smoke --limit 40",
-        "--method gan --latent-dim 3 --holdout 0 --budget smoke --image-size 12 --batch-size 16 --limit 40",
+        "--method gan --latent-dim 3 --validation-share 0 --budget smoke --image-size 12 --batch-size 16 --limit 40",
     ],
 )
 def test_the_command_of_a_page_makes_the_same_model_to_the_bit(flags, tmp_path, monkeypatch):

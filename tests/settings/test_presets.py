@@ -5,8 +5,8 @@ import itertools
 
 import pytest
 
-from neurosql import InputError, presets
-from neurosql.cli import train_command
+from neurosql import InputError, NeuroSQL, open_run, presets
+from neurosql.cli import main, train_command
 from neurosql.settings import METHODS, GeneratorSettings, LatentSettings, Settings, TrainingSettings
 
 SHARED = {f.name for kind in (GeneratorSettings, LatentSettings, TrainingSettings) for f in dataclasses.fields(kind)}
@@ -79,3 +79,39 @@ def test_settings_of_version_0_1_0_have_the_backbones_in_the_section_of_the_gene
         del sections["backbone"]
         sections["generator"] |= {"taper": False, "resnet18": None}
         assert Settings.from_sections("neurosql", sections) == settings
+
+
+def test_names_of_version_0_1_0_work_with_a_notice():
+    with pytest.warns(FutureWarning, match="holdout is called validation_share"):
+        settings = presets.settings("neurosql", holdout=0.3)
+    assert settings.training.validation_share == 0.3
+    for old, value, new in (
+        ("pairs", "all", "dense"),
+        ("pairs", "candidates", "candidates"),
+        ("refresh", "full", "auto"),
+    ):
+        with pytest.warns(FutureWarning, match=f"{old} is called strategy"):
+            assert presets.settings("neurosql", **{old: value}).quantile.strategy == new
+    with pytest.warns(FutureWarning, match="holdout"):
+        assert NeuroSQL(holdout=0.4).get_params()["validation_share"] == 0.4
+    with pytest.raises(TypeError, match="no setting 'nonsense'"):
+        NeuroSQL(nonsense=1)
+
+
+def test_flags_of_version_0_1_0_work_with_a_notice(tmp_path, capsys):
+    options = [
+        "--generator",
+        "mlp",
+        "--width",
+        "8",
+        "--budget",
+        "smoke",
+        "--limit",
+        "40",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main(["train", "mnist-sample", *options, "--holdout", "0.2", "--pairs=candidates"]) == 0
+    notices = capsys.readouterr().err
+    assert "--holdout is called --validation-share" in notices and "--pairs is called --strategy" in notices
+    assert open_run(tmp_path / "run").settings.quantile.strategy == "candidates"

@@ -73,10 +73,6 @@ class Autoencoder(Method):
             losses[rows] = self.cost.paired(x[rows], again)
         return codes, losses
 
-    def reconstruct(self) -> Tensor:
-        """G(E(X_i)) for all training images."""
-        return self.decode(self.codes, self.labels)
-
     def kept(self) -> dict[str, Tensor]:
         return super().kept() | ({} if self.labels is None else {"labels": self.labels})
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -15,13 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from neurosql import generators, networks, prior
+from neurosql.clock import Clock
 from neurosql.cost import Cost
 from neurosql.encode import decode
 from neurosql.errors import InputError
 from neurosql.generators.base import Generator
 from neurosql.modality import Modality, of_shape
 from neurosql.registry import imported
-from neurosql.settings import BACKBONES, MethodRecord, Settings
+from neurosql.samplers import SAMPLERS, Known
+from neurosql.settings import BACKBONES, MethodRecord, Sampling, Settings
+
+USUAL = Sampling()
+"""The method's usual way to draw samples."""
 
 Update = Callable[[str, Tensor], None]
 """`update(name, loss)`: one clipped step of the optimiser of that name down the gradient of that loss."""
@@ -34,27 +37,6 @@ class Batch:
     index: Tensor
     x: Tensor
     label: Tensor | None
-
-
-class Clock:
-    """Seconds spent in each named part since the last reading."""
-
-    def __init__(self) -> None:
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-
-    @contextmanager
-    def __call__(self, part: str) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[part] += time.perf_counter() - began
-
-    def read(self) -> dict[str, float]:
-        """The seconds by part; the clock starts anew."""
-        seconds = dict(self.seconds)
-        self.seconds.clear()
-        return seconds
 
 
 @dataclass(frozen=True)
@@ -220,13 +202,27 @@ class Method(ABC):
         """Mean loss on images that were not trained on, where the method `validates`."""
         raise NotImplementedError
 
-    def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """Codes (n, d) of n new samples and, in the class-conditional case, their labels (n,), where `has_codes`."""
+    def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Codes (n, d) by the method's usual sampler, and their labels (n,), where there are codes to draw."""
         raise InputError(f"{self.record.name} has no codes to draw")
 
-    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+    def draw_codes(
+        self, n: int, label: int | None, random: torch.Generator, sampling: Sampling = USUAL
+    ) -> tuple[Tensor, Tensor | None]:
+        """Codes (n, d) of n new samples and, in the class-conditional case, their labels (n,), where `has_codes`."""
+        sampler, choice = self.record.sampling(sampling)
+        if sampler is self.record.samplers[0] and sampling.components is None:
+            return self.draw_usual(n, label, random)
+        labels = self.draw_labels(n, label, random)
+        known = Known(self.codes, self.code_labels(), self.classes)
+        codes = SAMPLERS[sampler.name](known, choice, n, labels, random)
+        return codes.to(self.codes), labels
+
+    def sample(
+        self, n: int, label: int | None, random: torch.Generator, sampling: Sampling = USUAL
+    ) -> tuple[Tensor, Tensor | None]:
         """n new samples (n, *shape) and, in the class-conditional case, their labels (n,)."""
-        codes, labels = self.draw_codes(n, label, random)
+        codes, labels = self.draw_codes(n, label, random, sampling)
         return self.decode(codes, labels), labels
 
     def decode(self, codes: Tensor, label: Tensor | None = None) -> Tensor:
@@ -241,9 +237,15 @@ class Method(ABC):
         """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on."""
         raise InputError(f"{self.record.name} has no codes: it can't encode")
 
+    def code_labels(self) -> Tensor | None:
+        """The labels (n,) of `codes`, in the class-conditional case."""
+        return self.labels
+
     def reconstruct(self) -> Tensor:
         """G(Z_i) for all training images, where `has_codes`."""
-        raise InputError(f"{self.record.name} has no codes: it can't reconstruct")
+        if not self.has_codes:
+            raise InputError(f"{self.record.name} has no codes: it can't reconstruct")
+        return self.decode(self.codes, self.code_labels())
 
     def tensors(self) -> dict[str, Tensor]:
         """What changes in training besides the networks' weights."""

@@ -27,6 +27,7 @@ from torch import Tensor
 from neurosql.methods.noise import FromNoise, column, spread_times
 from neurosql.settings import methods
 from neurosql.settings.methods import DDPMSettings
+from neurosql.settings.samplers import ANCESTRAL, Sampling
 
 FIRST_BETA, LAST_BETA = 1e-4, 0.02
 LARGEST_BETA = 0.999
@@ -112,15 +113,15 @@ class DDPM(FromNoise):
         output = self._output(self.schedule.noised(x, noise, k), k, label)
         return (output - target).square().flatten(1).mean(1)
 
-    def carry(self, noise: Tensor, label: Tensor | None, random: torch.Generator) -> Tensor:
-        """All T ancestral steps, or as few deterministic ones as `sampling_steps` says."""
+    def carry(self, noise: Tensor, label: Tensor | None, random: torch.Generator, choice: Sampling) -> Tensor:
+        """All T ancestral steps, or a few deterministic ones; never more than T."""
 
         def guess(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
             return self.guess(x, k, label)
 
-        count = self.settings.sampling_steps
-        if count == self.schedule.steps:
+        if choice.sampler == ANCESTRAL.name:
             return ancestral(self.schedule, guess, noise, lambda: self.draw(tuple(noise.shape), random))
+        count = min(choice.steps or self.schedule.steps, self.schedule.steps)
         return ddim(self.schedule, guess, noise, self.schedule.strided(count))
 
     def guess(self, x: Tensor, k: int, label: Tensor | None) -> tuple[Tensor, Tensor]:

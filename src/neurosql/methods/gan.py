@@ -119,11 +119,10 @@ class GAN(Method):
         logits = self.discriminator(x, label)
         return logits, every * weight / 2 * squared_gradient(logits, x)
 
-    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """n images of codes drawn from the prior, with their labels: the given one, or drawn as in the training set."""
+    def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Codes drawn from the prior, with labels as in the training set, or the given one."""
         codes = self.prior.sample(n, random).to(next(self.generator.parameters()))
-        labels = self.draw_labels(n, label, random)
-        return self.decode(codes, labels), labels
+        return codes, self.draw_labels(n, label, random)
 
     def tensors(self) -> dict[str, Tensor]:
         return {"steps": torch.tensor(self.steps)}

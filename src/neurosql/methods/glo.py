@@ -19,17 +19,16 @@ import math
 import torch
 from torch import Tensor
 
+from neurosql.assign.start import pca_scores
 from neurosql.cost import Cost
-from neurosql.encode import STEPS, decode, nearest_code, refine
-from neurosql.errors import InputError
+from neurosql.density import Mixture
+from neurosql.encode import Law
 from neurosql.generators.base import Generator
-from neurosql.methods.base import Batch, Method, Task, Update
-from neurosql.methods.density import Mixture
+from neurosql.methods.base import Batch, Task, Update
+from neurosql.methods.search import Searched
 from neurosql.settings import methods
 from neurosql.settings.methods import GLOSettings
-from neurosql.start import pca_scores
 
-VALIDATION_STEPS = 5
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 _OWN = ("codes", "first", "second", "steps")
@@ -40,7 +39,7 @@ def project(z: Tensor, radius: float) -> Tensor:
     return z * (radius / z.norm(dim=1, keepdim=True).clamp(min=radius))
 
 
-class GLO(Method):
+class GLO(Searched):
     """A generator and one learnt code for each training image."""
 
     record = methods.GLO
@@ -121,38 +120,21 @@ class GLO(Method):
     def _fit(self) -> Mixture:
         return Mixture.fit(self.codes, self.labels, self.classes, 1, self.seed)
 
-    def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
-        """Mean loss of images after a few steps from their nearest training codes."""
-        return float(self.encode(x, label, steps=VALIDATION_STEPS)[2].mean())
+    def starts(self) -> tuple[Tensor, Tensor | None]:
+        """The training images' codes."""
+        return self.codes, self.labels
 
-    def encode(
-        self, x: Tensor, label: Tensor | None = None, progress: bool = False, steps: int = STEPS
-    ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on.
+    def law_of(self, label: Tensor | None) -> Law:
+        """The Gaussian of the codes, or of each class's."""
+        if self.density is None:
+            self.density = self._fit()
+        return self.density.of(label)
 
-        The cheapest training code, then descent of l(x, G(z)) - w log p(z) with p the Gaussian of the codes. A
-        class-conditional model takes the class of the cheapest code where no label is given.
-        """
-        density = self.density or self._fit()
-        if self.labels is None:
-            label = None
-        elif label is not None and not torch.isin(label, self.labels).all():
-            raise InputError("some of the labels are of classes that the model was not trained on")
-        nearest = nearest_code(self.cost, x, self.reconstruct(), label, self.labels)
-        if self.labels is not None and label is None:
-            label = self.labels[nearest]
-        codes, losses = refine(self.generator, density.of, self.cost, x, self.codes[nearest], label, steps, progress)
-        return codes, label, losses
-
-    def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+    def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """n draws from the Gaussian of the codes, fitted for the occasion while training is under way."""
         density = self.density or self._fit()
         labels = self.draw_labels(n, label, random)
         return density.sample(n, labels, random).to(self.codes), labels
-
-    def reconstruct(self) -> Tensor:
-        """G(Z_i) for all training images."""
-        return decode(self.generator, self.codes, self.labels)
 
     def tensors(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in _OWN}

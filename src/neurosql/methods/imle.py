@@ -21,34 +21,33 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from neurosql.cost import DEFAULT_MEMORY, Cost
-from neurosql.encode import STEPS, decode, nearest_code, refine
-from neurosql.errors import InputError
+from neurosql.assign.blocks import lay_out
+from neurosql.cost import Cost
+from neurosql.encode import Law, decode
 from neurosql.generators.base import Generator
-from neurosql.methods.base import Batch, Method, Task, Update
+from neurosql.methods.base import Batch, Task, Update
+from neurosql.methods.search import Searched
 from neurosql.prior import Prior
 from neurosql.settings import methods
 from neurosql.settings.methods import IMLESettings, RSIMLESettings
 
-VALIDATION_STEPS = 5
 CHUNK = 1024
 DEPTH = 16
 LEAST = 0.1
 FIGURES = ("cost", "distinct", "rejected")
 
 
-class IMLE(Method):
+class IMLE(Searched):
     """Each image learns from the nearest of many samples."""
 
     record = methods.IMLE
 
     codes: Tensor
     """Z, (n, d): the code that image i took at the last choice."""
-    code_labels: Tensor | None = None
+    labels_of_codes: Tensor | None = None
     """The class of each code, (n,), in the class-conditional case."""
     lattice: Tensor
     """(n, d): quantiles of the prior, from which codes of new images may start as well as from `codes`."""
@@ -60,7 +59,6 @@ class IMLE(Method):
         self.prior = prior
         self.cost = cost
         self.settings = settings
-        self.memory = DEFAULT_MEMORY
         self.due = False
         self.figures = [math.nan for _ in FIGURES]
 
@@ -72,19 +70,11 @@ class IMLE(Method):
     def attach(self, x: Tensor, labels: Tensor | None, seed: int) -> None:
         """Take the training images (n, ...), block by block of those that choose among the same samples."""
         super().attach(x, labels, seed)
-        self.code_labels = self.labels
-        if self.labels is None:
-            self.blocks: list[tuple[int | None, Tensor]] = [(None, torch.arange(len(x)))]
-            self.lattice = self.prior.lattice(len(x), seed).to(x)
-            return
-        self.blocks, pieces = [], []
-        for label in self.labels.unique().tolist():
-            rows = torch.nonzero(self.labels.cpu() == label).flatten()
-            child = int(np.random.SeedSequence([seed, label]).generate_state(1)[0])
-            pieces.append(self.prior.lattice(len(rows), child))
-            self.blocks.append((label, rows))
-        self.lattice = torch.cat(pieces).to(x)
-        self.lattice_labels = self.labels[torch.cat([rows for _, rows in self.blocks])]
+        lattice, self.blocks = lay_out(self.prior, len(x), self.labels, seed)
+        self.lattice = lattice.to(x)
+        self.labels_of_codes = self.labels
+        if self.labels is not None:
+            self.lattice_labels = self.labels[torch.cat([block.rows for block in self.blocks])]
 
     def start(self) -> None:
         self.codes = self.x.new_empty(len(self.x), self.prior.dim)
@@ -115,9 +105,10 @@ class IMLE(Method):
         """Draw samples anew, and let each image take the nearest of its own class."""
         self.due = False
         total = torch.zeros(len(FIGURES), dtype=torch.float64)
-        for label, rows in self.blocks:
+        for block in self.blocks:
+            rows = block.rows
             codes = self.prior.sample(self.settings.pool * len(rows), self.random).to(self.x)
-            places, costs, rejected = self.nearest(self.x[rows], codes, label)
+            places, costs, rejected = self.nearest(self.x[rows], codes, block.label)
             self.codes[rows] = codes[places]
             distinct = len(places.unique()) / len(rows)
             figures = [float(costs.double().mean()), distinct, float(rejected.double().mean())]
@@ -153,52 +144,37 @@ class IMLE(Method):
                 places = torch.cat([places, new], 1).gather(1, at)
         return costs, places, closest
 
-    def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
-        """Mean loss of images after a few steps from their nearest codes."""
-        return float(self.encode(x, label, steps=VALIDATION_STEPS)[2].mean())
+    def starts(self) -> tuple[Tensor, Tensor | None]:
+        """The lattice, and the training images' codes."""
+        starts = torch.cat([self.lattice, self.codes])
+        if self.lattice_labels is None or self.labels_of_codes is None:
+            return starts, None
+        return starts, torch.cat([self.lattice_labels, self.labels_of_codes])
 
-    def encode(
-        self, x: Tensor, label: Tensor | None = None, progress: bool = False, steps: int = STEPS
-    ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on.
+    def law_of(self, label: Tensor | None) -> Law:
+        """The prior, of every class."""
+        return self.prior
 
-        They start from the nearest of the lattice and the training images' codes. A class-conditional model takes the
-        class of the cheapest one where no label is given.
-        """
-        starts, classes = torch.cat([self.lattice, self.codes]), None
-        if self.lattice_labels is None or self.code_labels is None:
-            label = None
-        else:
-            classes = torch.cat([self.lattice_labels, self.code_labels])
-            if label is not None and not torch.isin(label, classes).all():
-                raise InputError("some of the labels are of classes that the model was not trained on")
-        found = nearest_code(self.cost, x, self.decode(starts, classes), label, classes, self.memory)
-        if classes is not None and label is None:
-            label = classes[found]
-        codes, losses = refine(self.generator, self.prior, self.cost, x, starts[found], label, steps, progress)
-        return codes, label, losses
-
-    def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+    def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """Codes drawn from the prior, with labels as in the training set, or the given one."""
         codes = self.prior.sample(n, random).to(self.lattice)
         return codes, self.draw_labels(n, label, random)
 
-    def reconstruct(self) -> Tensor:
-        """G(Z_i) for all training images."""
-        return self.decode(self.codes, self.code_labels)
+    def code_labels(self) -> Tensor | None:
+        return self.labels_of_codes
 
     def kept(self) -> dict[str, Tensor]:
         kept = super().kept() | {"lattice": self.lattice}
-        if self.lattice_labels is None or self.code_labels is None:
+        if self.lattice_labels is None or self.labels_of_codes is None:
             return kept
-        return kept | {"lattice_labels": self.lattice_labels, "code_labels": self.code_labels}
+        return kept | {"lattice_labels": self.lattice_labels, "code_labels": self.labels_of_codes}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         super().restore(tensors)
         self.lattice = tensors["lattice"].to(self.device)
         if "lattice_labels" in tensors:
             self.lattice_labels = tensors["lattice_labels"].to(self.device)
-            self.code_labels = tensors["code_labels"].to(self.device)
+            self.labels_of_codes = tensors["code_labels"].to(self.device)
 
     def tensors(self) -> dict[str, Tensor]:
         figures = torch.tensor(self.figures, dtype=torch.float64)

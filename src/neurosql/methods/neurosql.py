@@ -14,33 +14,29 @@ The decoder step is the training loop's; `training_step` takes one gradient step
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from neurosql import assign, candidates
+from neurosql.assign import Warm
+from neurosql.assign.blocks import Block, lay_out
+from neurosql.assign.start import pca_permutation, random_permutation
+from neurosql.assign.strategies import STRATEGIES, Figures, Solution, Strategy
 from neurosql.cost import Cost
-from neurosql.encode import STEPS, decode, nearest_code, refine
-from neurosql.errors import InputError
+from neurosql.encode import Law, decode
 from neurosql.generators.base import Generator
-from neurosql.methods.base import Batch, Method, Task, Update
+from neurosql.methods.base import Batch, Task, Update
+from neurosql.methods.search import Searched
 from neurosql.prior import Prior
-from neurosql.refresh import PartialRefresh
 from neurosql.settings import QuantileSettings, methods
-from neurosql.start import pca_permutation, random_permutation
 
-VALIDATION_STEPS = 5
 LARGE = 8000
 FAR = 0.6
-FIGURES = ("cost", "gap", "relative_gap", "changed", "pairs", "missed_gap", "relative_gap_estimate")
-
-Offer = tuple[Tensor, Tensor]
-"""Images and the lattice rows that they may take, as many of one as of the other."""
+FIGURES = ("cost", "gap", "relative_gap", "changed", "compared", "relative_gap_estimate")
 
 
-class QuantileAssignment(Method):
+class QuantileAssignment(Searched):
     """The learning principle: a generator, a lattice, an assignment.
 
     In the class-conditional case every class has a sublattice of its own, and the assignment decomposes: image i may
@@ -64,6 +60,7 @@ class QuantileAssignment(Method):
         self.prior = prior
         self.cost = cost
         self.settings = settings
+        self.memory = settings.memory * 2**20
         self.progress = 0.0
         self.snapped = False
         self.figures: list[list[float]] = []
@@ -75,45 +72,27 @@ class QuantileAssignment(Method):
     def attach(self, x: Tensor, labels: Tensor | None, seed: int) -> None:
         """Take the training images (n, ...) and lay out the lattice that belongs to their number and classes."""
         super().attach(x, labels, seed)
-        n = len(x)
-        if self.labels is None:
-            self.blocks = [(torch.arange(n), torch.arange(n))]
-            self.lattice = self.prior.lattice(n, seed).to(x)
-        else:
-            self._lay_sublattices(self.labels, seed)
-        choice = self.settings
-        self.sparse = [choice.by_candidates(len(rows)) for rows, _ in self.blocks]
-        self.keepers: list[PartialRefresh | None] = [None for _ in self.blocks]
-        if choice.refresh == "partial":
-            limits = choice.refresh_best, choice.refresh_every, choice.refresh_gap
-            self.keepers = [None if sparse else PartialRefresh(choice.assignment, *limits) for sparse in self.sparse]
-        self.block_of = torch.empty(n, dtype=torch.int64)
-        for number, (rows, _) in enumerate(self.blocks):
-            self.block_of[rows] = number
-
-    def _lay_sublattices(self, labels: Tensor, seed: int) -> None:
-        """One sublattice a class, stacked in the order of the classes."""
-        self.blocks, pieces, filled = [], [], 0
-        for label in labels.unique().tolist():
-            rows = torch.nonzero(labels.cpu() == label).flatten()
-            # Seeded from seed and class: one class's codes do not depend on which other classes there are.
-            child = int(np.random.SeedSequence([seed, label]).generate_state(1)[0])
-            pieces.append(self.prior.lattice(len(rows), child))
-            self.blocks.append((rows, torch.arange(filled, filled + len(rows))))
-            filled += len(rows)
-        self.lattice = torch.cat(pieces).to(self.x)
-        self.lattice_labels = labels[torch.cat([rows for rows, _ in self.blocks])]
+        lattice, self.blocks = lay_out(self.prior, len(x), self.labels, seed)
+        self.lattice = lattice.to(x)
+        self.block_of = torch.empty(len(x), dtype=torch.int64)
+        for number, block in enumerate(self.blocks):
+            self.block_of[block.rows] = number
+        if self.labels is not None:
+            self.lattice_labels = self.labels[torch.cat([block.rows for block in self.blocks])]
+        self.strategies = {name: kind(self.cost, self.settings, self.clock) for name, kind in STRATEGIES.items()}
+        self.dense = self.strategies["dense"]
 
     def start(self) -> None:
         """The first permutation pi^(0), and the codes Z^(0) = Q_pi."""
         n = len(self.x)
         self.permutation = torch.empty(n, dtype=torch.int64)
-        for rows, columns in self.blocks:
+        for block in self.blocks:
             if self.settings.start == "pca":
-                match = pca_permutation(self.x[rows], self.lattice[columns], self.random, self.settings.by_candidates)
+                sparse = self.settings.strategy_for(len(block)) == "candidates"
+                match = pca_permutation(self.x[block.rows], self.lattice[block.columns], self.random, sparse)
             else:
-                match = random_permutation(len(rows), self.random)
-            self.permutation[rows] = columns[match]
+                match = random_permutation(len(block), self.random)
+            self.permutation[block.rows] = block.columns[match]
         self.codes = self.lattice[self.permutation]
         self.row_duals = torch.zeros(n, dtype=torch.float64)
         self.column_duals = torch.zeros(n, dtype=torch.float64)
@@ -128,7 +107,7 @@ class QuantileAssignment(Method):
             penalised = loss + self.settings.penalty * self.regulariser() if self.settings.penalty else loss
             update("generator", penalised)
         if self.settings.algorithm == "mini-batch" and not self.snapped:
-            self._assign(self._offers(batch.index.cpu()))
+            self._assign(self._offers(batch.index.cpu()), self.dense)
         return {"loss": loss.item()}
 
     def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
@@ -145,18 +124,17 @@ class QuantileAssignment(Method):
         return figures | {"drift": self.drift()}
 
     def reassign(self) -> None:
-        """Cost matrix, assignment and momentum for all images, block by block."""
-        dense = [offer for offer, sparse, keeper in self._each_block() if not sparse and keeper is None]
+        """Cost matrix, assignment and momentum for all images, block by block; dense blocks together."""
+        dense = [block for block in self.blocks if self._strategy(block) is self.dense]
         if dense:
-            self._assign(dense)
-        for offer, sparse, keeper in self._each_block():
-            if sparse:
-                self._assign_by_candidates(*offer)
-            elif keeper is not None:
-                self._assign_partly(*offer, keeper)
+            self._assign(dense, self.dense)
+        for block in self.blocks:
+            if self._strategy(block) is not self.dense:
+                self._assign([block], self._strategy(block))
 
-    def _each_block(self) -> Iterator[tuple[Offer, bool, PartialRefresh | None]]:
-        return zip(self.blocks, self.sparse, self.keepers)
+    def _strategy(self, block: Block) -> Strategy:
+        """How a block of all images of a class, or of all images, is assigned."""
+        return self.strategies[self.settings.strategy_for(len(block))]
 
     def closing(self) -> int:
         """Snap the codes to the lattice, Z = Q_pi, to be fitted for a few more epochs without assignment."""
@@ -185,52 +163,24 @@ class QuantileAssignment(Method):
         """R(theta), the sum of squared parameters."""
         return torch.stack([p.square().sum() for p in self.generator.parameters()]).sum()
 
-    def _assign(self, offers: list[Offer]) -> None:
-        """Assign images to lattice rows, offer by offer: their costs, their optima and their new codes."""
+    def _assign(self, blocks: list[Block], strategy: Strategy) -> None:
+        """Assign the images of blocks to their lattice rows: their costs, their optima and their new codes."""
         with self.clock("generate"):
-            decoded = self._decode_lattice(torch.cat([columns for _, columns in offers]))
-        with self.clock("cost"):
-            parts = decoded.split([len(columns) for _, columns in offers])
-            memory = self.settings.memory * 2**20
-            costs = [self.cost.matrix(self.x[rows], part, memory) for (rows, _), part in zip(offers, parts)]
-        with self.clock("assignment"):
-            starts = [self._start_of(*offer) for offer in offers]
-            solutions = assign.solve_all(costs, self.settings.assignment, starts)
-        for (rows, columns), solution in zip(offers, solutions):
-            figures = {"gap": solution.gap, "relative_gap": solution.relative_gap}
-            self._take_over(rows, columns, solution, figures)
+            decoded = self._decode_lattice(torch.cat([block.columns for block in blocks]))
+        parts = decoded.split([len(block) for block in blocks])
+        found = strategy.solve_all(blocks, self.x, parts, [self._warm(block) for block in blocks])
+        for block, (solution, figures) in zip(blocks, found):
+            self._take_over(block, solution, figures)
 
-    def _assign_partly(self, rows: Tensor, columns: Tensor, keeper: PartialRefresh) -> None:
-        """The same with only a part of the cost matrix computed anew, where that is enough."""
-        with self.clock("generate"):
-            decoded = self._decode_lattice(columns)
-        memory = self.settings.memory * 2**20
-        result = keeper.solve(self.cost, self.x[rows], decoded, self._start_of(rows, columns), memory, self.clock)
-        figures = {"pairs": result.pairs}
-        if result.full:
-            figures |= {"gap": result.solution.gap, "relative_gap": result.solution.relative_gap}
-        if result.missed is not None:
-            figures |= {"missed_gap": result.missed}
-        self._take_over(rows, columns, result.solution, figures)
-
-    def _assign_by_candidates(self, rows: Tensor, columns: Tensor) -> None:
-        """The same where the matrix of all pairs would be too large: most pairs are never looked at."""
-        with self.clock("generate"):
-            decoded = self._decode_lattice(columns)
-        solution = candidates.solve(self.cost, self.x[rows], decoded, self.settings.candidates)
-        for part, seconds in solution.seconds.items():
-            self.clock.seconds["assignment" if part in ("match", "complete") else "cost"] += seconds
-        figures = {"pairs": solution.pairs / len(rows) ** 2, "relative_gap_estimate": solution.relative_gap_estimate}
-        self._take_over(rows, columns, solution, figures)
-
-    def _start_of(self, rows: Tensor, columns: Tensor) -> assign.Warm:
+    def _warm(self, block: Block) -> Warm:
         """Where the solver may begin: the lattice-wide duals, and the columns that the images hold now."""
         place = torch.full((len(self.lattice),), -1)
-        place[columns] = torch.arange(len(columns))
-        return assign.Warm(self.column_duals[columns], place[self.permutation[rows]])
+        place[block.columns] = torch.arange(len(block))
+        return Warm(self.column_duals[block.columns], place[self.permutation[block.rows]])
 
-    def _take_over(self, rows: Tensor, columns: Tensor, solution: Solution, figures: dict[str, float]) -> None:
+    def _take_over(self, block: Block, solution: Solution, figures: Figures) -> None:
         """The new permutation, its duals, and the codes that follow it with momentum."""
+        rows, columns = block.rows, block.columns
         taken = columns[solution.permutation]
         changed = float((taken != self.permutation[rows]).double().mean())
         self.permutation[rows] = taken
@@ -252,25 +202,25 @@ class QuantileAssignment(Method):
 
     def _partition(self) -> None:
         """Split each block's lattice rows anew, for batches that take disjoint parts of it."""
-        self.split = torch.cat([columns[_shuffle(columns, self.random)] for _, columns in self.blocks])
+        self.split = torch.cat([block.columns[_shuffle(block.columns, self.random)] for block in self.blocks])
         self.taken = torch.zeros(len(self.blocks), dtype=torch.int64)
 
-    def _offers(self, index: Tensor) -> list[Offer]:
+    def _offers(self, index: Tensor) -> list[Block]:
         """The batch's images, block by block, each with as many lattice rows as there are images."""
         offers = []
-        for number, (_, columns) in enumerate(self.blocks):
+        for number, block in enumerate(self.blocks):
             rows = index[self.block_of[index] == number]
             if not len(rows):
                 continue
             if self.settings.subset == "owned":
                 offered = self.permutation[rows]
             elif self.settings.subset == "partition":
-                begin = int(columns[0]) + int(self.taken[number])
+                begin = int(block.columns[0]) + int(self.taken[number])
                 offered = self.split[begin : begin + len(rows)]
                 self.taken[number] += len(rows)
             else:
-                offered = columns[_shuffle(columns, self.random)[: len(rows)]]
-            offers.append((rows, offered))
+                offered = block.columns[_shuffle(block.columns, self.random)[: len(rows)]]
+            offers.append(Block(rows, offered, block.label))
         return offers
 
     def _decode_lattice(self, columns: Tensor | None = None) -> Tensor:
@@ -279,35 +229,20 @@ class QuantileAssignment(Method):
         labels = None if self.lattice_labels is None else self.lattice_labels[chosen]
         return decode(self.generator, self.lattice[chosen], labels)
 
-    def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
-        """Mean loss of images after a few steps from their nearest lattice codes."""
-        return float(self.encode(x, label, steps=VALIDATION_STEPS)[2].mean())
+    def starts(self) -> tuple[Tensor, Tensor | None]:
+        """The lattice."""
+        return self.lattice, self.lattice_labels
 
-    def encode(
-        self, x: Tensor, label: Tensor | None = None, progress: bool = False, steps: int = STEPS
-    ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on.
+    def law_of(self, label: Tensor | None) -> Law:
+        """The prior, of every class."""
+        return self.prior
 
-        A class-conditional model takes the class of the cheapest lattice code where no label is given.
-        """
-        if self.lattice_labels is None:
-            label = None
-        elif label is not None and not torch.isin(label, self.lattice_labels).all():
-            raise InputError("some of the labels are of classes that the model was not trained on")
-        memory = self.settings.memory * 2**20
-        nearest = nearest_code(self.cost, x, self._decode_lattice(), label, self.lattice_labels, memory)
-        if self.lattice_labels is not None and label is None:
-            label = self.lattice_labels[nearest]
-        codes, losses = refine(self.generator, self.prior, self.cost, x, self.lattice[nearest], label, steps, progress)
-        return codes, label, losses
-
-    def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+    def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """Codes drawn from the prior, with labels as in the training set, or the given one."""
         return self.prior.sample(n, random).to(self.lattice), self.draw_labels(n, label, random)
 
-    def reconstruct(self) -> Tensor:
-        """G(Z_i) for all training images."""
-        return self.decode(self.codes, None if self.lattice_labels is None else self.lattice_labels[self.permutation])
+    def code_labels(self) -> Tensor | None:
+        return None if self.lattice_labels is None else self.lattice_labels[self.permutation]
 
     def kept(self) -> dict[str, Tensor]:
         kept = super().kept() | {"lattice": self.lattice, "permutation": self.permutation}
@@ -327,11 +262,12 @@ class QuantileAssignment(Method):
 
     def notes(self) -> list[str]:
         notes = []
-        largest = max(len(rows) for rows, _ in self.blocks)
-        if self.settings.algorithm == "full" and largest > LARGE and not any(self.sparse):
+        largest = max(map(len, self.blocks))
+        dense = self.settings.strategy_for(largest) != "candidates"
+        if self.settings.algorithm == "full" and largest > LARGE and dense:
             notes.append(
                 f"one assignment of {largest:,} images compares {largest**2:,} pairs: if that takes too long, use "
-                "--pairs candidates, or the mini-batch algorithm"
+                "--strategy candidates, or the mini-batch algorithm"
             )
         far = self.distance_to_codes()
         if far > FAR:
@@ -358,9 +294,6 @@ class QuantileAssignment(Method):
         tensors["progress"] = torch.tensor(self.progress, dtype=torch.float64)
         tensors["snapped"] = torch.tensor(self.snapped)
         tensors["figures"] = torch.tensor(self.figures, dtype=torch.float64)
-        for number, keeper in enumerate(self.keepers):
-            if keeper is not None:
-                tensors |= {f"kept.{number}.{name}": tensor for name, tensor in keeper.state().items()}
         return tensors
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
@@ -372,14 +305,9 @@ class QuantileAssignment(Method):
         self.progress = float(tensors["progress"])
         self.snapped = bool(tensors["snapped"])
         self.figures = tensors["figures"].tolist()
-        for number, keeper in enumerate(self.keepers):
-            prefix = f"kept.{number}."
-            if keeper is not None:
-                keeper.load_state({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
 
 
 _KEPT = ("lattice", "permutation", "codes", "row_duals", "column_duals", "split", "taken")
-Solution = assign.Assignment | candidates.CandidateAssignment
 
 
 def _shuffle(columns: Tensor, random: torch.Generator) -> Tensor:

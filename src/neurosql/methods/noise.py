@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from neurosql import networks
-from neurosql.methods.base import Batch, Method, Task, Update
+from neurosql.methods.base import USUAL, Batch, Method, Task, Update
 from neurosql.methods.denoisers import Denoiser, make, matched, rows_at_once
+from neurosql.settings import Sampling
 
 HELDOUT_DRAWS = 1024
 HELDOUT_SEED = 0
@@ -41,8 +42,8 @@ class FromNoise(Method):
         """The loss (m,) of samples x (m, ...) in the network's range, each at a random level of noise."""
 
     @abstractmethod
-    def carry(self, noise: Tensor, label: Tensor | None, random: torch.Generator) -> Tensor:
-        """Samples (m, ...) in the network's range from noise of that shape."""
+    def carry(self, noise: Tensor, label: Tensor | None, random: torch.Generator, choice: Sampling) -> Tensor:
+        """Samples (m, ...) in the network's range from noise of that shape, by a sampler with its steps."""
 
     def training_step(self, batch: Batch, update: Update) -> dict[str, float]:
         (name,) = self.sampling
@@ -65,14 +66,17 @@ class FromNoise(Method):
         return float(torch.cat(found).mean())
 
     @torch.no_grad()
-    def sample(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+    def sample(
+        self, n: int, label: int | None, random: torch.Generator, sampling: Sampling = USUAL
+    ) -> tuple[Tensor, Tensor | None]:
         """n samples carried from noise, in chunks."""
+        _, choice = self.record.sampling(sampling)
         labels = self.draw_labels(n, label, random)
         parts = []
         for first in range(0, n, rows := rows_at_once(self.shape)):
             chosen = None if labels is None else labels[first : first + rows]
             noise = self.draw((min(rows, n - first), *self.shape), random)
-            parts.append(self.from_range(self.carry(noise, chosen, random)))
+            parts.append(self.from_range(self.carry(noise, chosen, random, choice)))
         return torch.cat(parts), labels
 
     def draw(self, shape: tuple[int, ...], random: torch.Generator) -> Tensor:

@@ -21,6 +21,7 @@ from neurosql.cost import Cost
 from neurosql.methods.noise import FromNoise, column, spread_times
 from neurosql.settings import methods
 from neurosql.settings.methods import CFMSettings
+from neurosql.settings.samplers import Sampling
 
 Field = Callable[[Tensor, float], Tensor]
 """f(x, t): the velocity at x (m, ...) and time t."""
@@ -76,10 +77,11 @@ class OTCFM(FromNoise):
         output = self.networks["velocity"](place, t, label)
         return (output - (x - noise)).square().flatten(1).mean(1)
 
-    def carry(self, noise: Tensor, label: Tensor | None, random: torch.Generator) -> Tensor:
+    def carry(self, noise: Tensor, label: Tensor | None, random: torch.Generator, choice: Sampling) -> Tensor:
         """Along the learnt field from t = 0 to t = 1."""
 
         def field(x: Tensor, t: float) -> Tensor:
             return self.networks["velocity"](x, torch.full((len(x),), t).to(x), label)
 
-        return integrate(field, noise, self.settings.sampling_steps, self.settings.solver)
+        assert choice.steps is not None and choice.sampler is not None
+        return integrate(field, noise, choice.steps, choice.sampler)

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from neurosql.cost import Cost
+from neurosql.density import Mixture
 from neurosql.generators.base import Generator
 from neurosql.methods import encoders
 from neurosql.methods.autoencoder import OPTIMIZER, Autoencoder
 from neurosql.methods.base import Batch, Task, Update
-from neurosql.methods.density import Mixture
 from neurosql.settings import methods
 from neurosql.settings.methods import RAESettings
 
@@ -80,7 +80,7 @@ class RAE(Autoencoder):
         codes, losses = self._code_and_loss(x, self.known_labels(x, label))
         return float(losses.mean() + self.code_penalty(codes))
 
-    def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+    def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """n draws from the density of the codes, fitted for the occasion while training is under way."""
         density = self.density or self._fit(self.code(self.x, self.labels))
         labels = self.draw_labels(n, label, random)

@@ -160,7 +160,7 @@ class VAE(Autoencoder):
         """The KL's weight beside the reconstruction term."""
         return self.beta if self.settings.likelihood == "cost" else self.beta / self.pixels
 
-    def draw_codes(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
+    def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """n draws of the prior."""
         labels = self.draw_labels(n, label, random)
         codes = self.scale * torch.randn(n, self.generator.latent_dim, generator=random)

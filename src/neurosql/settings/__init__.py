@@ -7,6 +7,7 @@ resolved values. What a method or a backbone adds is in its record. Nothing here
 from neurosql.settings.backbones import BACKBONES, BackboneRecord
 from neurosql.settings.methods import METHODS, MethodRecord, QuantileSettings
 from neurosql.settings.reading import DataSettings
+from neurosql.settings.samplers import Sampling
 from neurosql.settings.sections import GeneratorSettings, LatentSettings, TrainingSettings
 from neurosql.settings.whole import SECTIONS, Settings, section_classes
 
@@ -20,6 +21,7 @@ __all__ = [
     "LatentSettings",
     "MethodRecord",
     "QuantileSettings",
+    "Sampling",
     "Settings",
     "TrainingSettings",
     "section_classes",

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from neurosql.errors import InputError
 from neurosql.registry import Registry
+from neurosql.settings import samplers
 from neurosql.settings.checks import at_least, check_choices
+from neurosql.settings.samplers import OF_CODES, SamplerRecord, Sampling
 
 RECOMMENDED, PAPER = "recommended", "paper"
 
@@ -32,6 +34,23 @@ class MethodRecord:
     """Whether it has a latent dimension."""
     codes: bool = True
     """Whether samples have codes: it can encode, decode and reconstruct."""
+    samplers: tuple[SamplerRecord, ...] = OF_CODES
+    """The ways to draw from a trained model, the usual one first."""
+
+    def sampling(self, chosen: Sampling) -> tuple[SamplerRecord, Sampling]:
+        """The sampler that was chosen, and the choice with the usual numbers where it gives none."""
+        named = {sampler.name: sampler for sampler in self.samplers}
+        sampler = self.samplers[0] if chosen.sampler is None else named.get(chosen.sampler)
+        if sampler is None:
+            raise InputError(f"the samplers of {self.name} are {', '.join(named)}, got {chosen.sampler!r}")
+        given = {"steps": chosen.steps, "components": chosen.components}
+        for name, value in given.items():
+            if value is not None and getattr(sampler, name) is None:
+                raise InputError(f"the sampler {sampler.name} of {self.name} has no {name}, got {value}")
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}")
+        usual = {name: getattr(sampler, name) if value is None else value for name, value in given.items()}
+        return sampler, Sampling(sampler.name, **usual)
 
     def preset(self, name: str) -> Mapping[str, Any]:
         """What a preset sets."""
@@ -41,7 +60,7 @@ class MethodRecord:
         return presets[name]
 
 
-# A matrix of all pairs of so many images takes 0.6 GB.
+# A cost matrix of this many images takes 0.6 GB.
 MANY = 12_000
 
 
@@ -68,21 +87,12 @@ class QuantileSettings:
     """Epochs of fitting after a final snap of the codes to the lattice; 0 leaves the snap out."""
     penalty: float = 0.0
     """lambda: weight of the explicit penalty R(theta), the sum of squared generator weights."""
-    refresh: Literal["full", "partial"] = "full"
-    """Full batch only: compute the whole cost matrix at each assignment, or at most of them only the pairs that
-    matter."""
-    refresh_best: int = 32
-    """Partial refresh: pairs of each image, and of each code, that are computed anew at first; their number then
-    follows what the full passes measure."""
-    refresh_every: int = 15
-    """Partial refresh: every so many assignments the whole matrix is computed."""
-    refresh_gap: float = 1e-3
-    """Partial refresh: largest relative gap, as measured at the full passes; above it all passes are full."""
-    pairs: Literal["auto", "all", "candidates"] = "auto"
-    """Pairs of images and codes that an assignment looks at: all, or, nearly as good and in far less memory, the ones
-    that a cheap search proposes; auto takes candidates above 12,000 images (exact assignment, full batch)."""
+    strategy: Literal["auto", "dense", "candidates"] = "auto"
+    """Full batch only: which costs an assignment computes. All of them (dense), or, nearly as good and in far less time
+    and memory, those that a cheap search proposes (candidates); auto takes candidates above 12,000 images where the
+    assignment is exact."""
     candidates: int = 64
-    """Pairs that the search proposes for each image and each code, twice."""
+    """Candidates: costs that the search proposes for each image and each code, twice."""
     memory: int = 256
     """MiB that the cost matrix may use for its temporaries."""
 
@@ -90,18 +100,19 @@ class QuantileSettings:
         """Refuse what can't be used."""
         check_choices(self)
         at_least(self, 0, "every", "snap", "penalty")
-        at_least(self, 1, "memory", "refresh_best", "refresh_every", "candidates")
-        at_least(self, 0, "refresh_gap")
+        at_least(self, 1, "memory", "candidates")
         if not 0 < self.momentum <= 1:
             raise InputError(f"momentum must be in (0, 1], got {self.momentum}: 0 would never learn")
-        if self.pairs == "candidates" and self.assignment != "exact":
+        if self.strategy == "candidates" and self.assignment != "exact":
             raise InputError(
-                f"candidates are assigned exactly, got assignment {self.assignment!r}: use exact, or pairs all"
+                f"candidates are assigned exactly, got assignment {self.assignment!r}: use exact, or strategy dense"
             )
 
-    def by_candidates(self, n: int) -> bool:
-        """Whether n images are assigned along candidates in place of all pairs."""
-        return self.pairs == "candidates" or (self.pairs == "auto" and self.assignment == "exact" and n > MANY)
+    def strategy_for(self, n: int) -> str:
+        """How n images are assigned: dense or candidates."""
+        if self.strategy != "auto":
+            return self.strategy
+        return "candidates" if self.assignment == "exact" and n > MANY else "dense"
 
 
 @dataclass(frozen=True)
@@ -158,15 +169,11 @@ class DDPMSettings:
     """Schedule of the noise: variances that grow linearly (the paper's), or a squared cosine for the data's share."""
     predict: Literal["noise", "v"] = "noise"
     """What the network predicts: the noise, or v = sqrt(a) noise - sqrt(1 - a) x, a the data's share."""
-    sampling_steps: int = 100
-    """Steps of sampling: a strided, deterministic DDIM below T, the ancestral sampler at T."""
 
     def check(self) -> None:
         """Refuse what can't be used."""
         check_choices(self)
-        at_least(self, 1, "unet_width", "noise_steps", "sampling_steps")
-        if self.sampling_steps > self.noise_steps:
-            raise InputError(f"sampling_steps must be at most noise_steps, got {self.sampling_steps}")
+        at_least(self, 1, "unet_width", "noise_steps")
 
 
 @dataclass(frozen=True)
@@ -249,15 +256,11 @@ class CFMSettings:
     """Pairs of noise and images in a batch: the cheapest assignment, or as they come."""
     sigma: float = 0.0
     """Standard deviation of the path around the straight line."""
-    sampling_steps: int = 50
-    """Steps of the ordinary differential equation's solver."""
-    solver: Literal["euler", "midpoint", "heun"] = "midpoint"
-    """Solver; midpoint and heun evaluate the network twice a step."""
 
     def check(self) -> None:
         """Refuse what can't be used."""
         check_choices(self)
-        at_least(self, 1, "unet_width", "sampling_steps")
+        at_least(self, 1, "unet_width")
         at_least(self, 0, "sigma")
 
 
@@ -283,6 +286,7 @@ GAN = MethodRecord(
     recommended={"learning_rate": 1e-3, "beta1": 0.5, "beta2": 0.99, "weight_decay": 0.0, "ema": 0.995},
     paper={"r1": 0.0},
     codes=False,
+    samplers=(samplers.PRIOR,),
 )
 DDPM = MethodRecord(
     "ddpm",
@@ -293,6 +297,7 @@ DDPM = MethodRecord(
     paper={"unet_width": 32},
     latent=False,
     codes=False,
+    samplers=(samplers.DDIM, samplers.ANCESTRAL),
 )
 IMLE = MethodRecord(
     "imle",
@@ -306,13 +311,20 @@ RS_IMLE = MethodRecord(
     "neurosql.methods.imle:RSIMLE",
     RSIMLESettings,
 )
-GLO = MethodRecord("glo", "generative latent optimisation", "neurosql.methods.glo:GLO", GLOSettings)
+GLO = MethodRecord(
+    "glo",
+    "generative latent optimisation",
+    "neurosql.methods.glo:GLO",
+    GLOSettings,
+    samplers=(samplers.GAUSSIAN, samplers.MIXTURE),
+)
 RAE = MethodRecord(
     "rae",
     "regularised autoencoder with a Gaussian mixture",
     "neurosql.methods.rae:RAE",
     RAESettings,
     paper={"encoder": "mlp"},
+    samplers=(samplers.MIXTURE, samplers.GAUSSIAN),
 )
 OT_CFM = MethodRecord(
     "ot-cfm",
@@ -323,6 +335,7 @@ OT_CFM = MethodRecord(
     paper={"unet_width": 32},
     latent=False,
     codes=False,
+    samplers=(samplers.MIDPOINT, samplers.HEUN, samplers.EULER),
 )
 
 METHODS: Registry[MethodRecord] = Registry(

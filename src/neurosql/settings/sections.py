@@ -88,10 +88,10 @@ class TrainingSettings:
     """Largest gradient norm; 0 does not clip."""
     ema: float = 0.0
     """Decay of an exponential moving average of the weights, used for validation and the final model; 0 is off."""
-    holdout: float = 0.1
+    validation_share: float = 0.1
     """Share of the images that is held out for validation where the data have no such part of their own."""
     patience: int = 30
-    """Stop when the held-out loss has not improved for so many epochs, and keep the best model; 0 is off."""
+    """Epochs without an improvement of the held-out loss after which training stops, with the best model; 0 is off."""
     validate_every: int = 5
     """Epochs between two looks at the held-out loss."""
     validate_on: int = 256
@@ -113,7 +113,7 @@ class TrainingSettings:
             raise InputError(f"learning_rate must be positive, got {self.learning_rate}")
         if self.seconds is not None and not self.seconds > 0:
             raise InputError(f"seconds must be positive, got {self.seconds}")
-        for name in ("ema", "holdout", "beta1", "beta2"):
+        for name in ("ema", "validation_share", "beta1", "beta2"):
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise InputError(f"{name} must be in [0, 1), got {value}")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 from neurosql.errors import InputError
 from neurosql.modality import MODALITIES
-from neurosql.settings.backbones import BACKBONES, NoSettings, ResNetSettings
+from neurosql.settings import former
+from neurosql.settings.backbones import BACKBONES, NoSettings
 from neurosql.settings.methods import METHODS, QuantileSettings
 from neurosql.settings.sections import AUTO, GeneratorSettings, LatentSettings, TrainingSettings
 
 SECTIONS = ("generator", "backbone", "latent", "own", "training")
-FORMER = {"resnet": {f.name for f in dataclasses.fields(ResNetSettings)}}
-"""Settings of one backbone that `config.json` of version 0.1.0 has in the section of the generator."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,9 @@ class Settings:
     @classmethod
     def from_flat(cls, values: dict[str, Any]) -> Settings:
         """Settings from one dictionary of field names, whichever section they belong to, and the method's name."""
-        rest = dict(values)
+        for name in former.RENAMED.keys() & values.keys():
+            warnings.warn(former.notice(name, values[name]), FutureWarning, stacklevel=2)
+        rest = former.with_new_names(values)
         method = rest.pop("method", cls.method)
         sections: dict[str, Any] = {}
         for section, kind in section_classes(method, rest.get("generator", AUTO)).items():
@@ -64,11 +66,7 @@ class Settings:
     @classmethod
     def from_sections(cls, method: str, sections: dict[str, dict[str, Any]]) -> Settings:
         """Settings from what `sections` gave."""
-        given = {name: dict(values) for name, values in sections.items()}
-        if "backbone" not in given:
-            backbone = given["generator"]["generator"]
-            moved = {name: given["generator"].pop(name) for name in FORMER["resnet"]}
-            given["backbone"] = moved if backbone in FORMER else {}
+        given = former.sections(sections)
         kinds = section_classes(method, given["generator"]["generator"])
         return cls(method, **{name: kind(**given[name]) for name, kind in kinds.items()})
 

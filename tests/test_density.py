@@ -9,7 +9,7 @@ from safetensors.torch import load, save
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 from neurosql import InputError
-from neurosql.methods.density import FEWEST, NAMES, RIDGE, Mixture
+from neurosql.density import FEWEST, NAMES, RIDGE, Mixture
 
 
 def known(seed=0):

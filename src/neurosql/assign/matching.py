@@ -17,7 +17,7 @@ _EPSILONS = (0.05, 0.005, 5e-4, 5e-5)
 _MOST_BIDS = 2000  # a row
 
 
-class Pairs(NamedTuple):
+class Graph(NamedTuple):
     """A sparse set of pairs of n rows and m columns, by rows: row i has columns indices[indptr[i] : indptr[i + 1]]."""
 
     indptr: np.ndarray
@@ -38,7 +38,7 @@ class Pairs(NamedTuple):
         return self.rows * self.columns + self.indices
 
     @classmethod
-    def from_keys(cls, keys: np.ndarray, rows: int, columns: int) -> Pairs:
+    def from_keys(cls, keys: np.ndarray, rows: int, columns: int) -> Graph:
         """The pairs with these ascending keys."""
         i, j = np.divmod(keys, max(1, columns))
         indptr = np.searchsorted(i, np.arange(rows + 1)).astype(np.int64)
@@ -56,23 +56,23 @@ class Matching(NamedTuple):
     """(m,) float64, v: never positive, and zero for columns without a row."""
 
 
-def match(pairs: Pairs, costs: np.ndarray, outside: float, epsilon: float | None = None) -> Matching:
-    """Assign rows to columns along `pairs`, or leave them without one at the cost `outside`:
+def match(graph: Graph, costs: np.ndarray, outside: float, epsilon: float | None = None) -> Matching:
+    """Assign rows to columns along the pairs of `graph`, or leave them without one at the cost `outside`:
 
         min over partial assignments π   Σ_matched C[i, π(i)] + outside * (number of rows without a column)
 
-    `costs`, (number of pairs,) float32, are the C of the pairs. The total is at most n epsilon above the optimum, by
+    `costs`, (number of pairs,) float32, are the C of the graph. The total is at most n epsilon above the optimum, by
     default 5e-5 of the mean cost a row; exactly optimal, and much slower, without the compiled extension. A graph
     on which the auction does not end in reasonable time leaves more rows without a column than it has to.
     """
     costs = np.ascontiguousarray(costs, dtype=np.float32)
-    n, m = len(pairs.indptr) - 1, pairs.columns
-    if costs.shape != pairs.indices.shape:
-        raise InputError(f"there must be a cost for each of the {len(pairs.indices)} pairs, got {costs.shape}")
-    if n < 0 or pairs.indptr[0] != 0 or pairs.indptr[-1] != len(costs) or (np.diff(pairs.indptr) < 0).any():
+    n, m = len(graph.indptr) - 1, graph.columns
+    if costs.shape != graph.indices.shape:
+        raise InputError(f"there must be a cost for each of the {len(graph.indices)} pairs, got {costs.shape}")
+    if n < 0 or graph.indptr[0] != 0 or graph.indptr[-1] != len(costs) or (np.diff(graph.indptr) < 0).any():
         raise InputError("indptr must rise from 0 to the number of pairs")
-    if len(costs) and not 0 <= pairs.indices.min() <= pairs.indices.max() < m:
-        raise InputError(f"indices must be in [0, {m}), got {pairs.indices.min()} to {pairs.indices.max()}")
+    if len(costs) and not 0 <= graph.indices.min() <= graph.indices.max() < m:
+        raise InputError(f"indices must be in [0, {m}), got {graph.indices.min()} to {graph.indices.max()}")
     if not math.isfinite(outside) or not np.isfinite(costs).all():
         raise InputError("costs and outside must be finite")
     scale = float(np.abs(costs).mean(dtype=np.float64)) if len(costs) else 0.0
@@ -83,46 +83,46 @@ def match(pairs: Pairs, costs: np.ndarray, outside: float, epsilon: float | None
         epsilons = np.append(epsilons[epsilons > epsilon], epsilon)
     native = engine.native()
     if native is None:
-        return _match_exactly(pairs, costs.astype(np.float64), outside)
-    indptr, indices = np.ascontiguousarray(pairs.indptr, np.int64), np.ascontiguousarray(pairs.indices, np.int32)
+        return _match_exactly(graph, costs.astype(np.float64), outside)
+    indptr, indices = np.ascontiguousarray(graph.indptr, np.int64), np.ascontiguousarray(graph.indices, np.int32)
     columns, u, v, _ = native.assign_sparse(indptr, indices, costs, m, epsilons, outside, _MOST_BIDS * max(n, 1))
     return Matching(columns, u, v)
 
 
-def _match_exactly(pairs: Pairs, costs: np.ndarray, outside: float) -> Matching:
+def _match_exactly(graph: Graph, costs: np.ndarray, outside: float) -> Matching:
     """`match` by scipy: row i gets a column of its own, m + i, that stands for none."""
-    n, m = len(pairs.indptr) - 1, pairs.columns
-    rows = pairs.rows
+    n, m = len(graph.indptr) - 1, graph.columns
+    rows = graph.rows
     if n == 0:
         return Matching(np.empty(0, np.int64), np.empty(0), np.zeros(m))
     own = np.arange(n)
     weights = np.concatenate([costs, np.full(n, outside)])
     # scipy takes a weight of zero for a pair that is not there; a constant in all weights changes nothing.
     weights += 1.0 - weights.min()
-    where = (np.concatenate([rows, own]), np.concatenate([pairs.indices, m + own]))
+    where = (np.concatenate([rows, own]), np.concatenate([graph.indices, m + own]))
     columns = min_weight_full_bipartite_matching(csr_array((weights, where), shape=(n, m + n)))[1].astype(np.int64)
     columns[columns >= m] = -1
-    v = _column_duals(pairs, rows, costs, columns, outside)
+    v = _column_duals(graph, rows, costs, columns, outside)
     u = np.full(n, outside)
-    np.minimum.at(u, rows, costs - v[pairs.indices])
+    np.minimum.at(u, rows, costs - v[graph.indices])
     return Matching(columns, u, v)
 
 
-def _column_duals(pairs: Pairs, rows: np.ndarray, costs: np.ndarray, columns: np.ndarray, outside: float) -> np.ndarray:
-    """v of an optimal dual pair, (m,): shortest paths in the residual graph, as in assign.py, by Bellman and Ford."""
+def _column_duals(graph: Graph, rows: np.ndarray, costs: np.ndarray, columns: np.ndarray, outside: float) -> np.ndarray:
+    """v of an optimal dual pair, (m,): shortest paths in the residual graph, as in solvers.py, by Bellman and Ford."""
     # value_i = C[i, π(i)] - v_π(i), or `outside`: feasibility reads v_j <= C[i, j] - value_i.
-    own = columns[rows] == pairs.indices
+    own = columns[rows] == graph.indices
     matched = np.full(len(columns), outside)
     matched[rows[own]] = costs[own]
-    v = np.zeros(pairs.columns)
+    v = np.zeros(graph.columns)
     tolerance = 1e-12 * (np.abs(costs).max(initial=0.0) + abs(outside))
     for _ in range(len(columns) + 1):
         value = matched - np.where(columns >= 0, v[columns], 0.0)
         before = v.copy()
-        np.minimum.at(v, pairs.indices, costs - value[rows])
+        np.minimum.at(v, graph.indices, costs - value[rows])
         if (v >= before - tolerance).all():
             break
-    free = np.ones(pairs.columns, dtype=bool)
+    free = np.ones(graph.columns, dtype=bool)
     free[columns[columns >= 0]] = False
     v[free] = 0.0
     return v

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from scipy.stats import rankdata
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from neurosql import assign, candidates
+from neurosql.assign import candidates, solvers
 from neurosql.cost import Cost
 
 
@@ -19,15 +17,13 @@ def random_permutation(n: int, random: torch.Generator) -> Tensor:
     return torch.randperm(n, generator=random)
 
 
-def pca_permutation(
-    x: Tensor, lattice: Tensor, random: torch.Generator, by_candidates: Callable[[int], bool] = lambda n: False
-) -> Tensor:
+def pca_permutation(x: Tensor, lattice: Tensor, random: torch.Generator, by_candidates: bool = False) -> Tensor:
     """The permutation that matches rank-normalised PCA scores of x (n, ...) to the lattice (n, d), least squares.
 
     Score j of an image is replaced by the lattice's own j-th coordinate of the same rank, so that scores and lattice
     have equal margins whatever the prior. Dimensions beyond the rank of the data get random scores. The sign of each
     component is fixed by its largest loading, so the match follows the images when they are reordered. Where
-    `by_candidates(n)`, the match is only nearly optimal, without a matrix of all pairs.
+    `by_candidates`, the match is only nearly optimal, without a matrix of all pairs.
     """
     n, dim = lattice.shape
     if n < 2:
@@ -36,9 +32,9 @@ def pca_permutation(
     ranks = rankdata(scores, method="ordinal", axis=0).astype(np.int64) - 1
     points = lattice.to(torch.float64).cpu()
     normalised = torch.from_numpy(np.take_along_axis(np.sort(points.numpy(), axis=0), ranks, axis=0))
-    if by_candidates(n):
+    if by_candidates:
         return candidates.solve(Cost.named("l2"), normalised.float(), points.float()).permutation
-    return assign.solve(Cost.named("l2").matrix(normalised, points)).permutation
+    return solvers.solve(Cost.named("l2").matrix(normalised, points)).permutation
 
 
 def pca_scores(x: Tensor, dim: int, random: torch.Generator) -> np.ndarray:

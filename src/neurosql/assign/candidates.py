@@ -3,7 +3,7 @@ r"""The assignment of many images, where a matrix of all n² costs would not fit
 1. Each image proposes the k lattice rows whose images are nearest, and each lattice row the k nearest images, by the
    squared distance d² of a few principal components. The union of the proposals is a sparse graph.
 2. The cost l is computed for the pairs of the graph and nowhere else.
-3. An auction assigns the rows along the graph, with dual variables u and v (see assign.py). A row may stay without a
+3. An auction assigns the rows along the graph, with dual variables u and v (see solvers.py). A row may stay without a
    column, at the cost of the dearest pair that was seen.
 4. In an optimum each row has the column with the smallest l(x_i, y_j) - v_j. With l ≈ a_i + b d², the slope b fitted to
    the costs so far, the search of step 1 is made once more with the scores
@@ -31,13 +31,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurosql import assign, engine
-from neurosql.components import Axes
+from neurosql import engine
+from neurosql.assign import solvers
+from neurosql.assign.components import Axes
+from neurosql.assign.matching import Graph, Matching, match
 from neurosql.cost import Cost
 from neurosql.errors import InputError
-from neurosql.matching import Matching, Pairs, match
-
-__all__ = ["CandidateAssignment", "Matching", "Pairs", "match", "neighbours", "solve"]
 
 DEFAULT_K = 64
 DEFAULT_DIMS = 64
@@ -71,8 +70,8 @@ class CandidateAssignment:
     column_duals: Tensor
     """(n,) float64, v: never positive."""
 
-    pairs: int
-    """Pairs of the graph: costs computed, besides those of completed rows and of the sample."""
+    compared: int
+    """Graph of the graph: costs computed, besides those of completed rows and of the sample."""
 
     completed: int
     """Rows that found no column in the graph and were assigned among the columns left over."""
@@ -138,27 +137,27 @@ def solve(
     with _clock(seconds, "components"):
         a, b = _components(x, y, dims)
     with _clock(seconds, "search"):
-        pairs = _search(a, b, k)
+        graph = _search(a, b, k)
     with _clock(seconds, "costs"):
-        costs = _costs(cost, x, y, pairs)
+        costs = _costs(cost, x, y, graph)
     outside = max(float(costs.max()), float(sampled.max()))
     with _clock(seconds, "match"):
-        matching = match(pairs, costs, outside)
+        matching = match(graph, costs, outside)
     first = without = float((matching.columns < 0).mean())
     searches = 1
     while searches == 1 or (without > FEW and searches <= MOST_SEARCHES):
         with _clock(seconds, "search"):
-            slope = _slope(a, b, pairs, costs)
+            slope = _slope(a, b, graph, costs)
             found = _search(a, b, k, slope, matching.row_duals, matching.column_duals)
         with _clock(seconds, "costs"):
-            pairs, costs = _join(pairs, costs, found, cost, x, y)
+            graph, costs = _join(graph, costs, found, cost, x, y)
         with _clock(seconds, "match"):
-            matching = match(pairs, costs, outside)
+            matching = match(graph, costs, outside)
         without = float((matching.columns < 0).mean())
         searches += 1
     with _clock(seconds, "complete"):
         permutation, completed = _complete(matching.columns, a, b, cost, x, y)
-        matched = cost.pairs(x, y, torch.arange(n, device=x.device), torch.from_numpy(permutation).to(x.device))
+        matched = cost.entries(x, y, torch.arange(n, device=x.device), torch.from_numpy(permutation).to(x.device))
     mean = float(matched.double().mean())
     gap, error = _estimate(mean, matching, chosen.numpy(), sampled)
     return CandidateAssignment(
@@ -166,7 +165,7 @@ def solve(
         cost=mean,
         row_duals=torch.from_numpy(matching.row_duals),
         column_duals=torch.from_numpy(matching.column_duals),
-        pairs=len(pairs.indices),
+        compared=len(graph.indices),
         completed=completed,
         searches=searches,
         hubs=first > HUBS,
@@ -176,8 +175,8 @@ def solve(
     )
 
 
-def neighbours(x: Tensor, y: Tensor, k: int = DEFAULT_K, dims: int = DEFAULT_DIMS) -> Pairs:
-    """Pairs (i, j) where y_j is among the k nearest to x_i, or x_i among the k nearest to y_j: at most (n + m) k.
+def neighbours(x: Tensor, y: Tensor, k: int = DEFAULT_K, dims: int = DEFAULT_DIMS) -> Graph:
+    """Graph (i, j) where y_j is among the k nearest to x_i, or x_i among the k nearest to y_j: at most (n + m) k.
 
     x is (n, ...) and y is (m, ...), of one shape. Near is measured by the squared Euclidean distance of the `dims`
     first principal components of both sets together; of the flattened images themselves if they have no more values.
@@ -211,24 +210,21 @@ def _finite(costs: Tensor) -> np.ndarray:
     return values
 
 
-def _costs(cost: Cost, x: Tensor, y: Tensor, pairs: Pairs) -> np.ndarray:
+def _costs(cost: Cost, x: Tensor, y: Tensor, graph: Graph) -> np.ndarray:
     """l of the pairs, (number of pairs,) float32."""
-    rows, columns = torch.from_numpy(pairs.rows), torch.from_numpy(pairs.indices.astype(np.int64))
-    return _finite(cost.pairs(x, y, rows.to(x.device), columns.to(x.device)))
+    rows, columns = torch.from_numpy(graph.rows), torch.from_numpy(graph.indices.astype(np.int64))
+    return _finite(cost.entries(x, y, rows.to(x.device), columns.to(x.device)))
 
 
-def _join(pairs: Pairs, costs: np.ndarray, found: Pairs, cost: Cost, x: Tensor, y: Tensor) -> tuple[Pairs, np.ndarray]:
-    """`pairs` with those of `found` that are not among them, and all their costs."""
-    n, m = len(pairs.indptr) - 1, pairs.columns
-    old = pairs.keys
+def _join(graph: Graph, costs: np.ndarray, found: Graph, cost: Cost, x: Tensor, y: Tensor) -> tuple[Graph, np.ndarray]:
+    """`graph` with the pairs of `found` that are not among them, and all their costs."""
+    n, m = len(graph.indptr) - 1, graph.columns
+    old = graph.keys
     fresh = np.setdiff1d(found.keys, old, assume_unique=True)
     keys = np.concatenate([old, fresh])
     order = np.argsort(keys, kind="stable")
-    values = np.concatenate([costs, _costs(cost, x, y, Pairs.from_keys(fresh, n, m))])
-    return Pairs.from_keys(keys[order], n, m), values[order]
-
-
-# --- the search ---
+    values = np.concatenate([costs, _costs(cost, x, y, Graph.from_keys(fresh, n, m))])
+    return Graph.from_keys(keys[order], n, m), values[order]
 
 
 @torch.no_grad()
@@ -243,11 +239,11 @@ def _components(x: Tensor, y: Tensor, dims: int) -> tuple[Tensor, Tensor]:
 
 def _search(
     a: Tensor, b: Tensor, k: int, slope: float = 1.0, u: np.ndarray | None = None, v: np.ndarray | None = None
-) -> Pairs:
-    """Pairs with one of the k smallest slope |a_i - b_j|² - u_i - v_j of their row or of their column."""
+) -> Graph:
+    """Graph with one of the k smallest slope |a_i - b_j|² - u_i - v_j of their row or of their column."""
     n, m = len(a), len(b)
     if n == 0 or m == 0:
-        return Pairs(np.zeros(n + 1, np.int64), np.empty(0, np.int32), m)
+        return Graph(np.zeros(n + 1, np.int64), np.empty(0, np.int32), m)
 
     def terms(points: Tensor, duals: np.ndarray | None) -> Tensor:
         squares = slope * points.square().sum(1, keepdim=True)
@@ -267,7 +263,7 @@ def _search(
     keys.sort()
     fresh = np.ones(len(keys), dtype=bool)
     fresh[1:] = keys[1:] != keys[:-1]
-    return Pairs.from_keys(keys[fresh], n, m)
+    return Graph.from_keys(keys[fresh], n, m)
 
 
 def _smallest_compiled(native: Any, left: Tensor, right: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -296,16 +292,16 @@ def _smallest(left: Tensor, right: Tensor, k: int) -> np.ndarray:
     return torch.cat(parts).cpu().numpy()
 
 
-def _slope(a: Tensor, b: Tensor, pairs: Pairs, costs: np.ndarray) -> float:
+def _slope(a: Tensor, b: Tensor, graph: Graph, costs: np.ndarray) -> float:
     """b of l(x_i, y_j) ≈ a_i + b |a_i - b_j|², by least squares over the pairs of rows spread over all."""
-    n = len(pairs.indptr) - 1
+    n = len(graph.indptr) - 1
     step = max(1, n // 2048)
-    degrees = np.diff(pairs.indptr)[::step]
-    starts = pairs.indptr[:-1][::step]
+    degrees = np.diff(graph.indptr)[::step]
+    starts = graph.indptr[:-1][::step]
     own = np.repeat(np.arange(len(degrees)), degrees)
     at = np.arange(len(own)) - np.repeat(np.cumsum(degrees) - degrees, degrees) + np.repeat(starts, degrees)
     rows = torch.from_numpy(own * step).to(a.device)
-    columns = torch.from_numpy(pairs.indices[at].astype(np.int64)).to(a.device)
+    columns = torch.from_numpy(graph.indices[at].astype(np.int64)).to(a.device)
     distances = (a[rows] - b[columns]).square().sum(1).double().cpu().numpy()
     values = costs[at].astype(np.float64)
 
@@ -317,9 +313,6 @@ def _slope(a: Tensor, b: Tensor, pairs: Pairs, costs: np.ndarray) -> float:
     # Costs that do not grow with the distance: any slope is as good as another, but prices alone would name the
     # same few columns to all rows.
     return slope if slope > 0 else float(np.abs(values).mean() / max(distances.mean(), 1e-30))
-
-
-# --- rows without a column, and the estimate ---
 
 
 def _complete(columns: np.ndarray, a: Tensor, b: Tensor, cost: Cost, x: Tensor, y: Tensor) -> tuple[np.ndarray, int]:
@@ -337,7 +330,7 @@ def _complete(columns: np.ndarray, a: Tensor, b: Tensor, cost: Cost, x: Tensor, 
     for first in range(0, len(rows), _DENSE_ROWS):
         some, offered = rows[first : first + _DENSE_ROWS], free[first : first + _DENSE_ROWS]
         matrix = cost.matrix(x[torch.from_numpy(some).to(x.device)], y[torch.from_numpy(offered).to(y.device)])
-        permutation[some] = offered[assign.solve(_finite(matrix)).permutation.numpy()]
+        permutation[some] = offered[solvers.solve(_finite(matrix)).permutation.numpy()]
     return permutation, len(rows)
 
 
@@ -348,6 +341,3 @@ def _estimate(mean: float, matching: Matching, rows: np.ndarray, costs: np.ndarr
     bound = u.mean() + v.mean() - falls.mean()
     error = float(falls.std(ddof=1) / math.sqrt(len(rows))) if len(rows) > 1 else math.nan
     return max(0.0, float(mean - bound)), error
-
-
-# --- without the compiled extension ---

@@ -1,0 +1,72 @@
+"""Ways to assign a block's images to its lattice rows, all with one `solve(block, ...) -> solution, figures`.
+
+- `Dense` computes the whole cost matrix.
+- `Candidates` never has a matrix of all pairs (see candidates.py).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from neurosql.assign import candidates, solvers
+from neurosql.assign.blocks import Block
+from neurosql.assign.candidates import CandidateAssignment
+from neurosql.assign.solvers import Assignment, Warm
+from neurosql.clock import Clock
+from neurosql.cost import Cost
+from neurosql.settings import QuantileSettings
+
+Solution = Assignment | CandidateAssignment
+Figures = dict[str, float]
+"""What is known of an assignment besides its cost: its gap, certified or estimated, and the share of pairs compared."""
+
+
+class Strategy(ABC):
+    """One way to assign a block; the loss, its memory and the clock are the method's."""
+
+    def __init__(self, cost: Cost, settings: QuantileSettings, clock: Clock) -> None:
+        self.cost, self.settings, self.clock = cost, settings, clock
+        self.memory = settings.memory * 2**20
+
+    @abstractmethod
+    def solve(self, block: Block, x: Tensor, y: Tensor, warm: Warm) -> tuple[Solution, Figures]:
+        """Assign the block's images, rows of x (n, ...), to the generated images y (m, ...) of its columns."""
+
+    def solve_all(
+        self, blocks: Sequence[Block], x: Tensor, parts: Sequence[Tensor], warm: Sequence[Warm]
+    ) -> list[tuple[Solution, Figures]]:
+        """`solve` for several blocks, which do not touch each other."""
+        return [self.solve(block, x, y, start) for block, y, start in zip(blocks, parts, warm)]
+
+
+class Dense(Strategy):
+    """All pairs, and a certificate."""
+
+    def solve(self, block: Block, x: Tensor, y: Tensor, warm: Warm) -> tuple[Solution, Figures]:
+        return self.solve_all([block], x, [y], [warm])[0]
+
+    def solve_all(
+        self, blocks: Sequence[Block], x: Tensor, parts: Sequence[Tensor], warm: Sequence[Warm]
+    ) -> list[tuple[Solution, Figures]]:
+        with self.clock("cost"):
+            costs = [self.cost.matrix(x[block.rows], y, self.memory) for block, y in zip(blocks, parts)]
+        with self.clock("assignment"):
+            solutions = solvers.solve_all(costs, self.settings.assignment, warm)
+        return [(found, {"gap": found.gap, "relative_gap": found.relative_gap}) for found in solutions]
+
+
+class Candidates(Strategy):
+    """Most pairs are never looked at; nothing is certified, but estimated."""
+
+    def solve(self, block: Block, x: Tensor, y: Tensor, warm: Warm) -> tuple[Solution, Figures]:
+        solution = candidates.solve(self.cost, x[block.rows], y, self.settings.candidates)
+        for part, seconds in solution.seconds.items():
+            self.clock.add("assignment" if part in ("match", "complete") else "cost", seconds)
+        share = solution.compared / len(block) ** 2
+        return solution, {"compared": share, "relative_gap_estimate": solution.relative_gap_estimate}
+
+
+STRATEGIES: dict[str, type[Strategy]] = {"dense": Dense, "candidates": Candidates}

@@ -1,0 +1,83 @@
+"""How samples are drawn is chosen when sampling: what each method offers, and what a fitted density does."""
+
+import numpy as np
+import pytest
+
+import neurosql
+from neurosql import InputError
+from neurosql.cli import main
+from neurosql.data import from_array
+from neurosql.settings import METHODS, Sampling
+
+QUICK = {"generator": "mlp", "width": 16, "epochs": 2, "latent_dim": 2, "batch_size": 30}
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    """One small model per method."""
+    data = from_array(digits[0][:90], digits[1][:90])
+    return {name: neurosql.fit(data, method=name, **QUICK) for name in METHODS}
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_sampler_of_a_method_gives_samples(name, fitted):
+    run = fitted[name]
+    for sampler in METHODS[name].samplers:
+        few = {"steps": 3} if sampler.steps else {}
+        if sampler.name == "ancestral":
+            continue
+        first, again, other = (run.sample(6, seed=s, sampler=sampler.name, **few)[0] for s in (0, 0, 1))
+        assert first.shape == (6, 1, 8, 8) and np.isfinite(first).all()
+        assert np.array_equal(first, again) and not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_the_usual_sampler_is_the_first(name, fitted):
+    first = METHODS[name].samplers[0]
+    usual = fitted[name].sample(4, seed=3)[0]
+    assert np.array_equal(usual, fitted[name].sample(4, seed=3, sampler=first.name)[0])
+
+
+def test_a_sampler_that_a_method_has_not_is_refused(fitted):
+    with pytest.raises(InputError, match="samplers of gan are prior, got 'mixture'"):
+        fitted["gan"].sample(3, sampler="mixture")
+    with pytest.raises(InputError, match="prior of neurosql has no steps"):
+        fitted["neurosql"].sample(3, steps=10)
+    with pytest.raises(InputError, match="components must be at least 1"):
+        fitted["neurosql"].sample(3, sampler="mixture", components=0)
+    assert METHODS["ddpm"].sampling(Sampling())[1] == Sampling("ddim", steps=100)
+
+
+def test_a_mixture_follows_the_codes_where_the_prior_does_not():
+    """Codes in two far clusters: a Gaussian mixture draws near them, the prior between them."""
+    random = np.random.default_rng(0)
+    x = np.concatenate([random.normal(-6, 0.3, (60, 2)), random.normal(6, 0.3, (60, 2))])
+    run = neurosql.fit(x, method="rae", width=32, latent_dim=2, epochs=30, validation_share=0.0)
+    codes = run.method.codes
+
+    def spread(sampler, **more):
+        made, _ = run.sample(400, seed=0, sampler=sampler, **more)
+        return np.abs(np.abs(made.mean(1)) - np.abs(run.reconstruct().mean(1)).mean()).mean()
+
+    assert len(codes) == 120
+    assert spread("mixture", components=2) < 0.5 * spread("gaussian")
+
+
+def test_classes_have_densities_of_their_own(digits):
+    data = from_array(digits[0][:100], digits[1][:100])
+    run = neurosql.fit(data, method="neurosql", conditional=True, **QUICK)
+    images, labels = run.sample(30, label="3", seed=0, sampler="gaussian")
+    assert images.shape == (30, 1, 8, 8) and (labels == 3).all()
+
+
+def test_the_command_line_chooses_a_sampler(digits, tmp_path, capsys):
+    np.savez(tmp_path / "digits.npz", images=digits[0][:80])
+    options = ["--generator", "mlp", "--width", "16", "--budget", "smoke"]
+    assert main(["train", str(tmp_path / "digits.npz"), "--out", str(tmp_path / "run"), *options]) == 0
+    for more in ([], ["--sampler", "mixture", "--components", "3"]):
+        assert (
+            main(["sample", str(tmp_path / "run"), "-n", "5", "--out", str(tmp_path / f"x{len(more)}.npy"), *more]) == 0
+        )
+    assert not np.array_equal(np.load(tmp_path / "x0.npy"), np.load(tmp_path / "x4.npy"))
+    assert main(["sample", str(tmp_path / "run"), "--sampler", "ddim"]) == 2
+    assert "the samplers of neurosql are prior, gaussian, mixture" in capsys.readouterr().err
