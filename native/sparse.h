@@ -1,7 +1,8 @@
 // Assignment where only some pairs are known: the search for the pairs, and the auction among them. See candidates.py.
 #pragma once
 
-#include "assignment.h"
+#include "compiler.h"
+#include "cost_matrix.h"
 #include "parallel.h"
 
 #include <algorithm>
@@ -143,9 +144,9 @@ class SmallestPairs {
 //   (a)  value_i <= outside + epsilon,   value_i <= C[i, j] - v_j + epsilon   for every pair (i, j) of the graph;
 //   (b)  v_j = 0 for every column without a row.
 //
-// Summed over rows, the primal value is at most n epsilon above the dual one. The forward auction (rows bid for columns,
-// v falls) brings about (a). Columns that an earlier, coarser phase made dear may then be left without a row; the
-// reverse auction (columns bid for rows, v rises) brings about (b).
+// Summed over rows, the primal value is at most n epsilon above the dual one. The forward auction (rows bid for
+// columns, v falls) brings about (a). Columns that an earlier, coarser phase made dear may then be left without a row;
+// the reverse auction (columns bid for rows, v rises) brings about (b).
 
 struct Graph {
     const int64_t *begin;  // (rows + 1,): pairs of row i are begin[i] .. begin[i + 1] - 1

@@ -1,6 +1,9 @@
-// Binds assignment.h and small.h: assign, mean_cost, greedy and row_order, for float32 and float64 costs.
-#include "assignment.h"
-#include "small.h"
+// Binds exact.h, exact_small.h and greedy.h: assign, mean_cost, greedy and row_order, for float32 and float64 costs.
+#include "cost_matrix.h"
+#include "exact.h"
+#include "greedy.h"
+#include "exact_small.h"
+#include "row_loops.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -147,7 +150,7 @@ template <class T> double py_mean_cost(const Matrix<T> &cost, const Integers &pe
             throw std::invalid_argument("permutation must hold columns, got " + std::to_string(j) + " at " +
                                         std::to_string(i));
         }
-        // What rounding takes from the sum is kept apart.
+        // `lost` adds up what rounding takes from the sum.
         const double value = matrix.at(i, j), next = sum + value;
         lost += std::abs(sum) >= std::abs(value) ? (sum - next) + value : (value - next) + sum;
         sum = next;
