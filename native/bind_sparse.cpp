@@ -152,7 +152,7 @@ void bind_sparse(nb::module_ &module) {
     module.def("assign_sparse", &neurosql::py_assign_sparse, "indptr"_a.noconvert(), "indices"_a.noconvert(),
                "costs"_a.noconvert(), "columns"_a, "epsilons"_a.noconvert(), "outside"_a, "most_bids"_a,
                "Assign rows to columns along the pairs of a sparse matrix (indptr, indices, costs), or leave a row out "
-               "at the cost `outside`, by auctions with these epsilons one after the other.\n\n"
-               "Returns columns of the rows (-1 for none), row duals, column duals and counters. The total is at most "
-               "rows * epsilons[-1] above the optimum unless the auctions gave up after `most_bids`.");
+               "at the cost `outside`, by one auction per epsilon, in the given order.\n\n"
+               "Returns the column of each row (-1 for none), row duals, column duals and counters. The total is at "
+               "most rows * epsilons[-1] above the optimum unless the auctions gave up after `most_bids`.");
 }
