@@ -1,4 +1,4 @@
-// neurosql._native: binds the kernels. Each file has a function that adds its own names.
+// The module neurosql._native. Each bind_*.cpp has a function that adds its own names.
 #include <nanobind/nanobind.h>
 
 namespace nb = nanobind;

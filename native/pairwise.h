@@ -1,4 +1,4 @@
-// What pairwise.cpp (arguments, threads, choice of the instruction set) and pairwise_kernel.cpp (the work) share.
+// What bind_pairwise.cpp (arguments, threads, choice of the instruction set) and pairwise_kernel.cpp (the work) share.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@ namespace neurosql {
 
 constexpr int MAX_WINDOW = 11;
 
-// One spatial axis: its length, the window's taps along it, the stride of the windows and how many there are. An axis
-// that the images do not have is of length 1 with one tap.
+// One spatial axis: its length, the number of taps of the window along it, the stride of the windows and the number of
+// windows. An axis that the images do not have is of length 1 with one tap.
 struct Axis {
     int64_t length = 1;
     int window = 1;
@@ -21,7 +21,7 @@ struct Pairwise {
     const float *x, *y;  // (n, channels, depth, height, width) and (m, ...)
     int64_t n, m, channels;
     Axis depth, height, width;
-    float taps[MAX_WINDOW];  // of every axis whose window is more than one tap
+    float taps[MAX_WINDOW];  // for every axis whose window has more than one tap
     double ssim_weight, l1_weight;
 
     int64_t plane() const { return depth.length * height.length * width.length; }
@@ -29,7 +29,7 @@ struct Pairwise {
     int64_t positions() const { return channels * depth.positions * height.positions * width.positions; }
 };
 
-// A block of the matrix. Next to the costs so far stands what rounding has lost of them.
+// A block of the matrix: the costs so far, and what rounding has lost of them.
 struct Block {
     int64_t first_row, last_row, first_column, last_column;
     float *out;   // its first entry; rows are as far apart as the matrix has columns
@@ -40,9 +40,9 @@ struct Block {
 };
 
 // What one instruction set offers. Images are worked on in tiles: a tile is a strip of columns of one channel, and a
-// record is one image's part of a tile with its statistics, as floats.
+// record holds one image's pixels and statistics in a tile, as floats.
 //
-// Scratch memory is given by the caller, aligned to 64 bytes; nothing here allocates.
+// The caller provides scratch memory, aligned to 64 bytes; nothing here allocates.
 struct Kernel {
     const char *name;
     int lanes;
@@ -52,7 +52,7 @@ struct Kernel {
 
     // A block of the matrix: its costs begin with the absolute differences, to which each tile adds its share. The
     // records are those of the block's real images for the tile, one after another.
-    int64_t (*block_rows)(const Pairwise &);  // of real images at most, so that their records stay in the cache
+    int64_t (*block_rows)(const Pairwise &);  // at most this many real images, so that their records stay in the cache
     void (*block_l1)(const Pairwise &, const Block &, int64_t first_row, int64_t last_row);
     void (*block_tile)(const Pairwise &, const Block &, int64_t tile, const float *x_records, int64_t first_row,
                        int64_t last_row, int64_t first_column, int64_t last_column, void *scratch);

@@ -10,8 +10,9 @@
 
 namespace neurosql {
 
-// Calls body(part, worker) for part = 0..parts-1, at most `threads` of them at a time, each part once. A worker, which
-// is a number below `threads`, has one part at a time. Where the system has no more threads to give, fewer do the work.
+// Calls body(part, worker) once for each part = 0..parts-1, at most `threads` of them at a time. `worker` is a number
+// below `threads`, and no two parts share one at the same time. Where the system has no more threads to give, fewer do
+// the work.
 template <class Body> void parallel_parts(int64_t parts, int threads, Body body) {
     if (threads < 2 || parts < 2) {
         for (int64_t part = 0; part < parts; ++part) body(part, 0);

@@ -1,137 +1,5 @@
-// Assignment where only some pairs are known: the search for the pairs, and the auction among them. See candidates.py.
-#pragma once
-
-#include "assignment.h"
-#include "parallel.h"
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <utility>
-#include <vector>
-
-namespace neurosql {
-
-// ---------------------------------------------------------------------------------------------------------------
-// The k smallest scores of every row and of every column of a matrix that is seen block by block.
-//
-// A list takes every score below its threshold, which is infinite at first. Full at 2k scores, it drops all but the k
-// smallest and lowers its threshold to the largest of them, so that a list of n scores in random order takes about
-// k log(n / k) of them. Almost all scores are compared with a threshold and nothing else: that loop has no branches.
-
-constexpr int64_t kSpan = 64;  // scores that are compared together
-constexpr int64_t kStrip = 512;  // columns whose thresholds stay in the nearest cache
-
-NEUROSQL_EACH_ISA static bool any_below(const float *scores, float threshold) {
-    int32_t below = 0;
-    for (int64_t k = 0; k < kSpan; ++k) below |= scores[k] < threshold;
-    return below != 0;
-}
-
-NEUROSQL_EACH_ISA static bool any_below_each(const float *scores, const float *thresholds) {
-    int32_t below = 0;
-    for (int64_t k = 0; k < kSpan; ++k) below |= scores[k] < thresholds[k];
-    return below != 0;
-}
-
-class SmallestLists {
-  public:
-    SmallestLists(int64_t lists, int64_t k)
-        : k_(k), scores_(static_cast<size_t>(lists * 2 * k)), length_(static_cast<size_t>(lists), 0),
-          threshold_(static_cast<size_t>(lists), std::numeric_limits<float>::infinity()) {}
-
-    const float *thresholds() const { return threshold_.data(); }
-
-    void offer(int64_t list, float score, int32_t index) {
-        if (!(score < threshold_[list])) return;
-        Score *begin = &scores_[static_cast<size_t>(list * 2 * k_)];
-        begin[length_[list]++] = {score, index};
-        if (length_[list] == 2 * k_) shorten(list);
-    }
-
-    // The indices of list `list` in ascending order, padded with -1 to a length of k.
-    void indices(int64_t list, int32_t *out) {
-        if (length_[list] > k_) shorten(list);
-        const Score *begin = &scores_[static_cast<size_t>(list * 2 * k_)];
-        std::transform(begin, begin + length_[list], out, [](const Score &entry) { return entry.index; });
-        std::sort(out, out + length_[list]);
-        std::fill(out + length_[list], out + k_, -1);
-    }
-
-  private:
-    struct Score {
-        float value;
-        int32_t index;
-        bool operator<(const Score &other) const {
-            return value < other.value || (value == other.value && index < other.index);
-        }
-    };
-
-    void shorten(int64_t list) {
-        Score *begin = &scores_[static_cast<size_t>(list * 2 * k_)];
-        std::nth_element(begin, begin + (k_ - 1), begin + length_[list]);
-        length_[list] = k_;
-        threshold_[list] = begin[k_ - 1].value;
-    }
-
-    int64_t k_;
-    std::vector<Score> scores_;
-    std::vector<int64_t> length_;
-    std::vector<float> threshold_;
-};
-
-class SmallestPairs {
-  public:
-    SmallestPairs(int64_t rows, int64_t columns, int64_t k)
-        : k(k), row_count(rows), column_count(columns), rows_(rows, k), columns_(columns, k) {}
-
-    // Looks at a block of scores, (height, width), whose first entry belongs to (first_row, first_column). Each list
-    // is filled by one thread and in the order of its indices: the result does not depend on the number of threads.
-    void offer(const float *scores, int64_t height, int64_t width, int64_t first_row, int64_t first_column,
-               int threads) {
-        const int64_t band = std::max<int64_t>(1, height / (4 * threads));
-        parallel_parts((height + band - 1) / band, threads, [&](int64_t part, int) {
-            for (int64_t i = part * band, last = std::min(height, i + band); i < last; ++i) {
-                offer_to_row(scores + i * width, width, first_row + i, first_column);
-            }
-        });
-        parallel_parts((width + kStrip - 1) / kStrip, threads, [&](int64_t part, int) {
-            const int64_t begin = part * kStrip, count = std::min(kStrip, width - begin);
-            for (int64_t i = 0; i < height; ++i) {
-                offer_to_columns(scores + i * width + begin, count, first_row + i, first_column + begin);
-            }
-        });
-    }
-
-    void row(int64_t i, int32_t *out) { rows_.indices(i, out); }
-    void column(int64_t j, int32_t *out) { columns_.indices(j, out); }
-
-    const int64_t k, row_count, column_count;
-
-  private:
-    void offer_to_row(const float *scores, int64_t width, int64_t row, int64_t first_column) {
-        for (int64_t begin = 0; begin < width; begin += kSpan) {
-            const int64_t end = std::min(begin + kSpan, width);
-            if (end - begin == kSpan && !any_below(scores + begin, rows_.thresholds()[row])) continue;
-            for (int64_t j = begin; j < end; ++j) rows_.offer(row, scores[j], static_cast<int32_t>(first_column + j));
-        }
-    }
-
-    void offer_to_columns(const float *scores, int64_t width, int64_t row, int64_t first_column) {
-        for (int64_t begin = 0; begin < width; begin += kSpan) {
-            const int64_t end = std::min(begin + kSpan, width);
-            const float *thresholds = columns_.thresholds() + first_column + begin;
-            if (end - begin == kSpan && !any_below_each(scores + begin, thresholds)) continue;
-            for (int64_t j = begin; j < end; ++j) columns_.offer(first_column + j, scores[j], static_cast<int32_t>(row));
-        }
-    }
-
-    SmallestLists rows_, columns_;
-};
-
-// ---------------------------------------------------------------------------------------------------------------
-// The auction on a sparse graph, in which a row may also stay without a column, at the cost `outside`:
+// The auction on a sparse graph, where only some pairs of rows and columns are known. See neurosql.candidates. A row
+// may also stay without a column, at the cost `outside`:
 //
 //   primal   min over partial matchings π   Σ_matched C[i, π(i)] + outside * (number of rows without a column)
 //   dual     max over u, v                  Σ_i u_i + Σ_j v_j
@@ -143,9 +11,18 @@ class SmallestPairs {
 //   (a)  value_i <= outside + epsilon,   value_i <= C[i, j] - v_j + epsilon   for every pair (i, j) of the graph;
 //   (b)  v_j = 0 for every column without a row.
 //
-// Summed over rows, the primal value is at most n epsilon above the dual one. The forward auction (rows bid for columns,
-// v falls) brings about (a). Columns that an earlier, coarser phase made dear may then be left without a row; the
-// reverse auction (columns bid for rows, v rises) brings about (b).
+// Summed over rows, the primal value is at most n epsilon above the dual one. The forward auction (rows bid for
+// columns, v falls) brings about (a). Columns that an earlier, coarser phase made expensive may then be left without a
+// row; the reverse auction (columns bid for rows, v rises) brings about (b).
+#pragma once
+
+#include "cost_matrix.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace neurosql {
 
 struct Graph {
     const int64_t *begin;  // (rows + 1,): pairs of row i are begin[i] .. begin[i + 1] - 1
@@ -206,7 +83,7 @@ class SparseAuction {
         return {first, second, column, -1};
     }
 
-    // Rows that an epsilon of this size does not allow to stay where they are, and rows without a column, bid again.
+    // Rows without a column bid again, and so do rows whose column this epsilon does not allow.
     void release_above(double epsilon) {
         waiting_.clear();
         for (int64_t i = graph_.rows - 1; i >= 0; --i) {
@@ -228,7 +105,7 @@ class SparseAuction {
         return counters_.gave_up;
     }
 
-    // The row that waited least bids first: its prices are still in the cache.
+    // The row that has waited the shortest time bids first: its prices are still in the cache.
     void forward(double epsilon) {
         while (!waiting_.empty() && !out_of_bids()) {
             const int64_t i = waiting_.back();
@@ -253,8 +130,8 @@ class SparseAuction {
         value_[i] = value;
     }
 
-    // A column without a row asks for the row that gains most from it, and leaves it as much as the runner-up would
-    // have needed, less epsilon; at v = 0 it asks no more. Each bid lowers a row's value by at least epsilon.
+    // A column without a row asks for the row that gains most from it. It keeps as much of the gain as the runner-up
+    // would have offered, less epsilon; at v = 0 it asks no more. Each bid lowers a row's value by at least epsilon.
     void reverse(double epsilon) {
         std::vector<int64_t> columns;
         for (int64_t j = graph_.columns - 1; j >= 0; --j) {
@@ -264,7 +141,7 @@ class SparseAuction {
             const int64_t j = columns.back();
             columns.pop_back();
             ++counters_.reverse_bids;
-            TwoSmallest best;  // of minus the gains
+            TwoSmallest best;  // of the negative gains
             for (int64_t k = column_begin_[j]; k < column_begin_[j + 1]; ++k) {
                 best.offer(static_cast<double>(cost_of_[k]) - value_[row_at_[k]], k);
             }
@@ -283,7 +160,7 @@ class SparseAuction {
         }
     }
 
-    // After giving up, a free column still serves a row that has none: the lower row first, its cheapest column.
+    // After giving up, free columns still go to rows without one: lower rows first, each to its cheapest free column.
     void match_free_columns() {
         for (int64_t i = 0; i < graph_.rows; ++i) {
             if (column_of_[i] >= 0) continue;
@@ -296,7 +173,7 @@ class SparseAuction {
         }
     }
 
-    // The same pairs by columns.
+    // Stores the same pairs by column.
     void transpose() {
         column_begin_.assign(graph_.columns + 1, 0);
         for (int64_t pair = 0; pair < graph_.pairs(); ++pair) ++column_begin_[graph_.column[pair] + 1];

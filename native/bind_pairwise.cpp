@@ -1,4 +1,4 @@
-// pairwise and pairwise_pairs: checks the arguments, chooses the instruction set and shares the work among threads.
+// Binds pairwise and pairwise_pairs: checks the arguments, chooses the instruction set, shares the work among threads.
 #include "pairwise.h"
 
 #include <nanobind/nanobind.h>
@@ -27,16 +27,16 @@ using Indices = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device
 using Matrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Costs = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Positions times pairs below which starting threads costs more than it saves.
+// If positions times pairs is below this, starting threads costs more than it saves.
 constexpr double WORTH_THREADS = 2e6;
 
-// Parts for each thread, so that none waits long for the last one.
-constexpr int64_t PARTS_A_THREAD = 10;
+// Many parts per thread, so that no thread waits long for the last part.
+constexpr int64_t PARTS_PER_THREAD = 10;
 
-// Columns of a block at most: it keeps as many floats as it has entries.
+// A block has at most this many columns, because it keeps one more float per entry.
 constexpr int64_t MOST_COLUMNS = 2048;
 
-// Compiled in and supported by this processor, the simplest first.
+// The kernels that are compiled in and that this processor supports, the simplest first.
 std::vector<const Kernel *> supported_kernels() {
     std::vector<const Kernel *> kernels{&baseline::kernel};
 #ifdef NEUROSQL_HAS_avx2
@@ -50,7 +50,7 @@ std::vector<const Kernel *> supported_kernels() {
     return kernels;
 }
 
-// The last supported one, or the one that the environment names; looked up at each call.
+// The last supported kernel, or the one that the environment variable NEUROSQL_ISA names; looked up at each call.
 const Kernel &chosen_kernel() {
     const auto kernels = supported_kernels();
     const char *wanted = std::getenv("NEUROSQL_ISA");
@@ -85,8 +85,8 @@ void set_window(Pairwise &problem, const Window &taps) {
         require(taps.data()[k] == taps.data()[size - 1 - k], "taps must be symmetric");
     }
     require(std::abs(total - 1) < 1e-3, "taps must have the sum 1, got " + std::to_string(total));
-    // The sum of taps rounded to float is not quite 1, which would show in flat areas: the outermost taps, which are
-    // the smallest and so the finest, make up for the rest.
+    // The sum of the taps rounded to float is not quite 1, which would show in flat areas. The outermost taps make up
+    // the difference: they are the smallest and so have the finest rounding.
     double rest = 1;
     for (int k = 0; k < size; ++k) rest -= problem.taps[k] = static_cast<float>(problem.taps[k] / total);
     problem.taps[0] = problem.taps[size - 1] = static_cast<float>(problem.taps[0] + (size > 1 ? rest / 2 : rest));
@@ -130,7 +130,7 @@ int useful_threads(const Pairwise &problem, double pairs, int threads) {
     return pairs * static_cast<double>(problem.positions()) < WORTH_THREADS ? 1 : threads;
 }
 
-// Memory at a 64-byte boundary, for one part of the work.
+// Memory at a 64-byte boundary, for one worker.
 class Scratch {
   public:
     explicit Scratch(int64_t bytes) : memory_(new (std::nothrow) char[static_cast<size_t>(bytes) + 63]) {}
@@ -143,7 +143,7 @@ class Scratch {
     std::unique_ptr<char[]> memory_;
 };
 
-// Threads with scratch memory for each. An exception must not leave a thread: memory is asked for before they start.
+// Threads, each with scratch memory. No exception may leave a thread, so the memory is allocated before they start.
 class Workers {
   public:
     Workers(int threads, int64_t bytes) : threads_(threads) {
@@ -152,7 +152,7 @@ class Workers {
             if (scratch_.back().get() == nullptr) throw std::bad_alloc();
         }
     }
-    // body(part, scratch) for each part.
+    // Calls body(part, scratch) for each part.
     template <class Body> void run(int64_t parts, Body body) const {
         parallel_parts(parts, threads_, [&](int64_t part, int worker) {
             body(part, scratch_[static_cast<size_t>(worker)].get());
@@ -166,26 +166,26 @@ class Workers {
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// One block: the threads share the real images' records of a tile, then the columns that they are compared with. Each
-// image is prepared once, unless there are too few columns for the threads.
+// One block. For each tile the threads share the making of the real images' records, then the columns to compare them
+// with. Each image is prepared once, unless there are too few columns for the threads.
 void run_block(const Kernel &kernel, const Pairwise &problem, const Block &block, float *records, int threads,
                const Workers &workers) {
-    constexpr int64_t ROWS_A_PART = 32;
-    const int64_t row_parts = divide_up(block.rows(), ROWS_A_PART);
+    constexpr int64_t ROWS_PER_PART = 32;
+    const int64_t row_parts = divide_up(block.rows(), ROWS_PER_PART);
     const auto rows_of = [&](int64_t part, int64_t size) {
         const int64_t first = block.first_row + part * size;
         return std::pair(first, std::min(first + size, block.last_row));
     };
     workers.run(row_parts, [&](int64_t part, void *) {
-        const auto [first, last] = rows_of(part, ROWS_A_PART);
+        const auto [first, last] = rows_of(part, ROWS_PER_PART);
         kernel.block_l1(problem, block, first, last);
     });
     const int64_t groups = divide_up(block.columns(), kernel.lanes);
-    const int64_t splits = threads == 1 ? 1 : std::min(divide_up(PARTS_A_THREAD * threads, groups), row_parts);
+    const int64_t splits = threads == 1 ? 1 : std::min(divide_up(PARTS_PER_THREAD * threads, groups), row_parts);
     const int64_t split_rows = divide_up(block.rows(), splits);
     for (int64_t tile = 0; problem.ssim_weight != 0 && tile < kernel.tiles(problem); ++tile) {
         workers.run(row_parts, [&](int64_t part, void *scratch) {
-            const auto [first, last] = rows_of(part, ROWS_A_PART);
+            const auto [first, last] = rows_of(part, ROWS_PER_PART);
             kernel.x_records(problem, tile, block.first_row, first, last, records, scratch);
         });
         workers.run(groups * splits, [&](int64_t part, void *scratch) {
@@ -213,7 +213,7 @@ void run_matrix(const Kernel &kernel, const Pairwise &problem, float *out, int t
         }
 }
 
-// The pairs in the order of their rows, so that neighbours share the real image.
+// The pairs in the order of their rows, so that neighbours share a real image.
 std::vector<int64_t> by_row(const int64_t *rows, int64_t count) {
     std::vector<int64_t> order(static_cast<size_t>(count));
     std::iota(order.begin(), order.end(), int64_t{0});
@@ -224,9 +224,9 @@ std::vector<int64_t> by_row(const int64_t *rows, int64_t count) {
 
 void run_pairs(const Kernel &kernel, const Pairwise &problem, const int64_t *rows, const int64_t *columns,
                int64_t count, float *out, int threads) {
-    constexpr int64_t GROUPS_A_PART = 8, IMAGES_A_PART = 64;
+    constexpr int64_t GROUPS_PER_PART = 8, IMAGES_PER_PART = 64;
     const auto order = by_row(rows, count);
-    const int64_t some = GROUPS_A_PART * kernel.lanes;
+    const int64_t some = GROUPS_PER_PART * kernel.lanes;
     const Workers workers(threads, kernel.scratch(problem));
     const int64_t pair_parts = divide_up(count, some);
     const std::unique_ptr<float[]> rest(new float[static_cast<size_t>(count)]);
@@ -237,15 +237,16 @@ void run_pairs(const Kernel &kernel, const Pairwise &problem, const int64_t *row
     if (problem.ssim_weight == 0) return;
     const std::unique_ptr<float[]> x(new float[static_cast<size_t>(problem.n * kernel.x_record(problem))]);
     const std::unique_ptr<float[]> y(new float[static_cast<size_t>(problem.m * kernel.y_record(problem))]);
-    const int64_t x_parts = divide_up(problem.n, IMAGES_A_PART), y_parts = divide_up(problem.m, IMAGES_A_PART);
+    const int64_t x_parts = divide_up(problem.n, IMAGES_PER_PART), y_parts = divide_up(problem.m, IMAGES_PER_PART);
     for (int64_t tile = 0; tile < kernel.tiles(problem); ++tile) {
         workers.run(x_parts + y_parts, [&](int64_t part, void *scratch) {
             if (part < x_parts) {
-                const int64_t first = part * IMAGES_A_PART;
-                kernel.x_records(problem, tile, 0, first, std::min(first + IMAGES_A_PART, problem.n), x.get(), scratch);
+                const int64_t first = part * IMAGES_PER_PART;
+                kernel.x_records(problem, tile, 0, first, std::min(first + IMAGES_PER_PART, problem.n), x.get(),
+                                 scratch);
             } else {
-                const int64_t first = (part - x_parts) * IMAGES_A_PART;
-                kernel.y_records(problem, tile, first, std::min(first + IMAGES_A_PART, problem.m), y.get(), scratch);
+                const int64_t first = (part - x_parts) * IMAGES_PER_PART;
+                kernel.y_records(problem, tile, first, std::min(first + IMAGES_PER_PART, problem.m), y.get(), scratch);
             }
         });
         workers.run(pair_parts, [&](int64_t part, void *scratch) {

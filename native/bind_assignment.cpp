@@ -1,6 +1,9 @@
-// Binds assignment.h and small.h: assign, mean_cost, greedy and row_order, for float32 and float64 costs.
-#include "assignment.h"
-#include "small.h"
+// Binds exact.h, exact_small.h and greedy.h: assign, mean_cost, greedy and row_order, for float32 and float64 costs.
+#include "cost_matrix.h"
+#include "exact.h"
+#include "greedy.h"
+#include "exact_small.h"
+#include "row_loops.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -147,7 +150,7 @@ template <class T> double py_mean_cost(const Matrix<T> &cost, const Integers &pe
             throw std::invalid_argument("permutation must hold columns, got " + std::to_string(j) + " at " +
                                         std::to_string(i));
         }
-        // What rounding takes from the sum is kept apart.
+        // `lost` adds up what rounding takes from the sum.
         const double value = matrix.at(i, j), next = sum + value;
         lost += std::abs(sum) >= std::abs(value) ? (sum - next) + value : (value - next) + sum;
         sum = next;
@@ -155,20 +158,20 @@ template <class T> double py_mean_cost(const Matrix<T> &cost, const Integers &pe
     return matrix.rows > 0 ? (sum + lost) / static_cast<double>(matrix.rows) : 0.0;
 }
 
-constexpr char kMeanCostDoc[] = "1/n sum_i C[i, permutation[i]] in float64; 0 where there are no rows.";
+constexpr char kMeanCostDoc[] = "The mean cost 1/n sum_i C[i, permutation[i]] in float64; 0 if there are no rows.";
 
 constexpr char kAssignDoc[] =
-    "(permutation, u, v, exact, counters) of an assignment of the rows of cost (n, m), n <= m, at least total cost.\n\n"
-    "u_i = min_j (C_ij - v_j); v <= 0, and v_j = 0 for columns without a row where n < m. column_duals (v) and\n"
-    "permutation of an earlier, similar problem save time; no values of theirs change the cost of the result. (Where\n"
-    "n < m the column duals are not used.) Not exact is only a result on costs that are alike up to about tolerance,\n"
-    "relative to their size; the mean gap is then at most about tolerance times the mean cost. Raises ValueError if a cost\n"
-    "is not finite or beyond 1e300.";
+    "Assign each row of cost (n, m), n <= m, to a column of its own at the least total cost.\n\n"
+    "Returns (permutation, u, v, exact, counters), with u_i = min_j (C_ij - v_j) and v <= 0; where n < m, v_j = 0 for\n"
+    "columns without a row. column_duals (v) and permutation of an earlier, similar problem save time; whatever their\n"
+    "values, the cost of the result is the same. (Where n < m, column_duals is not used.) The result is not exact\n"
+    "only where costs are alike up to about tolerance, relative to their size; the mean gap is then at most about\n"
+    "tolerance times the mean cost. Raises ValueError if a cost is not finite or beyond 1e300.";
 
 constexpr char kGreedyDoc[] =
-    "(permutation, u, v): row after row in the given order (None: as they come) takes its cheapest free column, the\n"
-    "lowest of equals. The duals are feasible and come from row minima, then column minima. Raises ValueError if a cost\n"
-    "is not finite.";
+    "Give each row in the given order (None: first to last) its cheapest free column, the lowest of equals.\n\n"
+    "Returns (permutation, u, v). The duals are feasible and come from row minima, then column minima. Raises\n"
+    "ValueError if a cost is not finite.";
 
 constexpr char kRowOrderDoc[] =
     "Rows in ascending order of their smallest cost (kind cheapest), or in descending order of the difference between\n"

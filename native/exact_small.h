@@ -1,83 +1,30 @@
-// The linear assignment problem for few rows, by Jonker's and Volgenant's method on whole rows.
+// The linear assignment problem for few rows, solved exactly by Jonker and Volgenant's method on whole rows.
 //
-// Lists and auctions as in assignment.h pay from some hundred rows on; below, rows are so short that reading them again
-// is cheaper than avoiding it. The duals obey the same rules:
+// The lists and auctions of exact.h pay from a few hundred rows on. Below that, rows are so short that reading them
+// again is cheaper than avoiding it. The duals obey the same rules:
 //
-//   1. column reduction: v is the column minima, and a column goes to the row that has its minimum, if that is free;
-//      reduction transfer: rows with one column lower its v as far as they would keep it;
-//   2. row reduction: free rows lower the v of their cheapest column until the second cheapest is as good, and take it;
+//   1. column reduction: v is the column minima, and each column goes to the row that has its minimum, if that row is
+//      free; reduction transfer: rows with one column lower its v as far as they can without preferring another;
+//   2. row reduction: free rows lower the v of their cheapest column until the second cheapest is as good, and take the
+//      cheapest;
 //   3. shortest augmenting paths for the rows that are left, by Dijkstra's search on all columns at once.
 //
-// With columns to spare (n < m) v begins at zero, and there is no phase 1; nor where it is misleading.
+// Phase 1 is left out, and v begins at zero, where there are columns to spare (n < m) or column minima mislead.
 #pragma once
 
-#include "assignment.h"
+#include "compiler.h"
+#include "cost_matrix.h"
+#include "exact_small_rows.h"
+#include "row_loops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <stdexcept>
 
 namespace neurosql {
-
-// Rows are padded with infinity to a multiple of this, so that no loop has a rest. Compilers unroll loops over fewer
-// instead of turning them into vectors.
-constexpr int64_t kBlock = 32;
-
-inline int64_t padded(int64_t columns) { return (columns + kBlock - 1) / kBlock * kBlock; }
-
-// All that a solve needs, in one piece of memory.
-template <class T> struct SmallState {
-    const T *cost;
-    int64_t rows, width, stride;  // width is the padded number of columns
-    double *v, *distance, *open;  // open is v, but -infinity in columns that a search has settled
-    T *lowest;
-    int32_t *row_of, *column_of, *predecessor, *owner, *free, *settled;
-    double *settled_at;
-    int64_t free_count, work;  // work counts rows that were read
-
-    const T *row(int64_t i) const { return cost + i * stride; }
-    double reduced(int64_t i, int64_t j) const { return static_cast<double>(row(i)[j]) - v[j]; }
-};
-
-struct Lead {
-    double first, second;
-    int64_t column;
-};
-
-// The first column from `begin` with cost[j] - v[j] == value, or `width`.
-template <class T>
-NEUROSQL_INLINE int64_t find_reduced(const T *cost, const double *v, int64_t width, double value, int64_t begin = 0) {
-    for (int64_t block = begin / kBlock * kBlock; block < width; block += kBlock) {
-        int hits = 0;
-        for (int64_t lane = 0; lane < kBlock; ++lane) {
-            hits |= static_cast<double>(cost[block + lane]) - v[block + lane] == value;
-        }
-        if (hits == 0) continue;
-        for (int64_t j = std::max(block, begin); j < block + kBlock; ++j) {
-            if (static_cast<double>(cost[j]) - v[j] == value) return j;
-        }
-    }
-    return width;
-}
-
-template <class T> NEUROSQL_INLINE Lead lead_of(const T *cost, const double *v, int64_t width) {
-    double first[kBlock], second[kBlock];
-    for (int64_t lane = 0; lane < kBlock; ++lane) first[lane] = second[lane] = kInfinity;
-    for (int64_t block = 0; block < width; block += kBlock) {
-        for (int64_t lane = 0; lane < kBlock; ++lane) {
-            const double reduced = static_cast<double>(cost[block + lane]) - v[block + lane];
-            const double larger = reduced > first[lane] ? reduced : first[lane];
-            second[lane] = larger < second[lane] ? larger : second[lane];
-            first[lane] = reduced < first[lane] ? reduced : first[lane];
-        }
-    }
-    for (int64_t half = kBlock / 2; half > 0; half /= 2) {
-        for (int64_t lane = 0; lane < half; ++lane) {
-            const double a = first[lane], b = first[lane + half];
-            const double larger = a > b ? a : b, other = second[lane + half];
-            const double less = second[lane] < other ? second[lane] : other;
-            first[lane] = a < b ? a : b;
-            second[lane] = larger < less ? larger : less;
-        }
-    }
-    return {first[0], second[0], find_reduced(cost, v, width, first[0])};
-}
 
 // Returns false if a cost is not finite or too large.
 template <class T> NEUROSQL_INLINE bool reduce_columns(SmallState<T> &s, int64_t columns, bool square) {
@@ -128,8 +75,8 @@ template <class T> NEUROSQL_INLINE void transfer_reduction(SmallState<T> &s) {
     }
 }
 
-// Whether v makes the costs within a row much more alike, judged by their steps from column to column in a few rows. So
-// it does where the rows are alike, whose column minima are in few rows too.
+// Whether v makes the costs within a row much more alike, judged by the steps from column to column in a few rows. It
+// does where the rows are alike, and there too the column minima are in few rows.
 template <class T> NEUROSQL_INLINE bool evens_out(const SmallState<T> &s, int64_t columns) {
     double before = 0.0, after = 0.0;
     for (int64_t k = 0; k < kJudges; ++k) {
@@ -154,7 +101,7 @@ template <class T> NEUROSQL_INLINE void forget(SmallState<T> &s) {
 
 template <class T> NEUROSQL_INLINE void reduce_free_rows(SmallState<T> &s, int64_t most) {
     const int64_t count = s.free_count;
-    s.free_count = 0;  // rows that must wait take the places of rows that were looked at
+    s.free_count = 0;  // rows that must wait take the places of rows already looked at
     for (int64_t k = 0; k < count; ++k) {
         int32_t i = s.free[k];
         while (i >= 0) {
@@ -180,52 +127,7 @@ template <class T> NEUROSQL_INLINE void reduce_free_rows(SmallState<T> &s, int64
     }
 }
 
-// Relaxes all columns from row i and returns the smallest distance that is not settled.
-template <class T> NEUROSQL_INLINE double relax_all(SmallState<T> &s, int64_t i, double base) {
-    const T *__restrict row = s.row(i);
-    const double *__restrict open = s.open;
-    double *__restrict distance = s.distance;
-    int32_t *__restrict predecessor = s.predecessor;
-    const auto number = static_cast<int32_t>(i);
-    double least[kBlock];
-    for (int64_t lane = 0; lane < kBlock; ++lane) least[lane] = kInfinity;
-    for (int64_t left = s.width; left > 0; left -= kBlock) {
-        for (int64_t lane = 0; lane < kBlock; ++lane) {
-            const double offered = base + (static_cast<double>(row[lane]) - open[lane]);
-            predecessor[lane] = offered < distance[lane] ? number : predecessor[lane];
-            distance[lane] = offered < distance[lane] ? offered : distance[lane];
-            least[lane] = distance[lane] < least[lane] ? distance[lane] : least[lane];
-        }
-        row += kBlock;
-        open += kBlock;
-        distance += kBlock;
-        predecessor += kBlock;
-    }
-    for (int64_t half = kBlock / 2; half > 0; half /= 2) {
-        for (int64_t lane = 0; lane < half; ++lane) {
-            least[lane] = least[lane + half] < least[lane] ? least[lane + half] : least[lane];
-        }
-    }
-    return least[0];
-}
-
-// A column at this distance, a free one if there is any.
-template <class T> NEUROSQL_INLINE int64_t column_at(const SmallState<T> &s, double value) {
-    int64_t found = -1;
-    for (int64_t block = 0; block < s.width; block += kBlock) {
-        int hits = 0;
-        for (int64_t lane = 0; lane < kBlock; ++lane) hits |= s.distance[block + lane] == value;
-        if (hits == 0) continue;
-        for (int64_t j = block; j < block + kBlock; ++j) {
-            if (s.distance[j] != value) continue;
-            if (s.row_of[j] < 0) return j;
-            found = j;
-        }
-    }
-    return found;
-}
-
-// False if there is no end to be found, which takes sums that overflow.
+// False if no free column can be reached, which happens only where sums overflow.
 template <class T> NEUROSQL_INLINE bool augment_row(SmallState<T> &s, int64_t source) {
     for (int64_t j = 0; j < s.width; ++j) s.distance[j] = kInfinity;
     for (int64_t j = 0; j < s.width; ++j) s.open[j] = s.v[j];
@@ -255,33 +157,16 @@ template <class T> NEUROSQL_INLINE bool augment_row(SmallState<T> &s, int64_t so
     return true;
 }
 
-template <class T> NEUROSQL_INLINE double least_reduced(const T *cost, const double *v, int64_t width) {
-    double least[kBlock];
-    for (int64_t lane = 0; lane < kBlock; ++lane) least[lane] = kInfinity;
-    for (int64_t block = 0; block < width; block += kBlock) {
-        for (int64_t lane = 0; lane < kBlock; ++lane) {
-            const double reduced = static_cast<double>(cost[block + lane]) - v[block + lane];
-            least[lane] = reduced < least[lane] ? reduced : least[lane];
-        }
-    }
-    for (int64_t half = kBlock / 2; half > 0; half /= 2) {
-        for (int64_t lane = 0; lane < half; ++lane) {
-            least[lane] = least[lane + half] < least[lane] ? least[lane + half] : least[lane];
-        }
-    }
-    return least[0];
-}
-
 enum class Outcome { solved, unfinished, not_finite };
 
 // Measured on parts of a training run's matrices, chosen at random and along its assignment, and on random numbers.
 constexpr int64_t kSmall = 512;        // columns
-constexpr int64_t kAlwaysSmall = 320;  // rows; with more, only what phases 1 and 2 nearly solve
+constexpr int64_t kAlwaysSmall = 320;  // rows; with more, only problems that phases 1 and 2 nearly solve
 constexpr int64_t kPasses = 3;         // of the row reduction
-constexpr int64_t kReads = 25;         // of a row, on average: after more the lists of assignment.h must be better
-constexpr double kWideDuals = 0x1p14;  // times the typical size of costs, as in assignment.h
+constexpr int64_t kReads = 25;         // of each row on average; beyond that the lists of exact.h must be better
+constexpr double kWideDuals = 0x1p14;  // times the typical size of the costs, as in exact_solver.h
 
-// u from v, and into s.free the rows that are above their minimum by more than rounding.
+// Finds u from v, and lists in s.free the rows that are above their minimum by more than rounding.
 template <class T> NEUROSQL_INLINE void row_duals(SmallState<T> &s, double *u) {
     s.free_count = 0;
     for (int64_t i = 0; i < s.rows; ++i) {
@@ -304,7 +189,7 @@ template <class T> NEUROSQL_INLINE bool drowned(const SmallState<T> &s, int64_t 
     return 2 * small > s.rows;
 }
 
-// For a square problem the constant that makes v <= 0.
+// Shifts v by a constant so that v <= 0: for square problems.
 template <class T> NEUROSQL_INLINE void shift_duals(SmallState<T> &s, int64_t columns) {
     double highest = s.v[0];
     for (int64_t j = 0; j < columns; ++j) highest = s.v[j] > highest ? s.v[j] : highest;
@@ -320,7 +205,7 @@ template <class T> NEUROSQL_INLINE Outcome solve_small_loop(SmallState<T> &s, in
         s.free[s.free_count] = static_cast<int32_t>(i);
         s.free_count += s.column_of[i] < 0;
     }
-    // Column minima in few rows may say less than nothing about v.
+    // Where the column minima are in few rows, they may be misleading as v.
     const bool large = n > kAlwaysSmall, poor = square && 9 * s.free_count > 4 * n;
     if (large && poor) return Outcome::unfinished;
     if (poor && !evens_out(s, columns)) {
@@ -336,7 +221,7 @@ template <class T> NEUROSQL_INLINE Outcome solve_small_loop(SmallState<T> &s, in
     for (int64_t k = 0; k < s.free_count; ++k) {
         if (s.work > most || !augment_row(s, s.free[k])) return Outcome::unfinished;
     }
-    // Rows that rounding has left above their minimum are assigned once more; see assignment.h for n < m.
+    // Rows that rounding has left above their minimum are assigned once more; see repair_rounding in exact.h for n < m.
     for (int round = 0; round < 3; ++round) {
         if (square) shift_duals(s, columns);
         row_duals(s, u);
@@ -361,12 +246,13 @@ NEUROSQL_EACH_ISA static Outcome solve_small(SmallState<double> &s, int64_t colu
     return solve_small_loop(s, columns, u);
 }
 
-// The permutation (n), u (n) and v (m) of an optimum; of nothing in particular where the outcome is unfinished.
+// Writes the permutation (n), u (n) and v (m) of an optimum. Where the outcome is unfinished they mean nothing.
 template <class T>
 Outcome small_assignment(const CostMatrix<T> &cost, int64_t *permutation, double *u, double *v) {
     const int64_t n = cost.rows, m = cost.columns, width = padded(m);
     const bool copied = width != m;
-    const auto reals = static_cast<size_t>(3 * width + n), costs = static_cast<size_t>(width + (copied ? n * width : 0));
+    const auto reals = static_cast<size_t>(3 * width + n);
+    const auto costs = static_cast<size_t>(width + (copied ? n * width : 0));
     const auto integers = static_cast<size_t>(3 * width + 3 * n);
     std::unique_ptr<double[]> memory(
         new double[reals + (costs * sizeof(T) + integers * sizeof(int32_t)) / sizeof(double) + 2]);

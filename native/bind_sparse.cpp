@@ -1,5 +1,6 @@
-// Binds sparse.h: SmallestPairs and assign_sparse.
-#include "sparse.h"
+// Binds smallest_pairs.h and sparse_auction.h: SmallestPairs and assign_sparse.
+#include "smallest_pairs.h"
+#include "sparse_auction.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -67,7 +68,8 @@ void check_graph(const Vector<int64_t> &indptr, const Vector<int32_t> &indices, 
                  int64_t columns) {
     require(indptr.shape(0) >= 1, "indptr must have one entry more than there are rows, got none");
     require(indptr.shape(0) <= static_cast<size_t>(kMostIndices), "there must be fewer than 2^31 rows");
-    require(columns >= 0 && columns < kMostIndices, "columns must be from 0 to 2^31 - 2, got " + std::to_string(columns));
+    require(columns >= 0 && columns < kMostIndices,
+            "columns must be from 0 to 2^31 - 2, got " + std::to_string(columns));
     require(indices.shape(0) == costs.shape(0),
             "indices and costs must have one length, got " + std::to_string(indices.shape(0)) + " and " +
                 std::to_string(costs.shape(0)));
@@ -150,7 +152,7 @@ void bind_sparse(nb::module_ &module) {
     module.def("assign_sparse", &neurosql::py_assign_sparse, "indptr"_a.noconvert(), "indices"_a.noconvert(),
                "costs"_a.noconvert(), "columns"_a, "epsilons"_a.noconvert(), "outside"_a, "most_bids"_a,
                "Assign rows to columns along the pairs of a sparse matrix (indptr, indices, costs), or leave a row out "
-               "at the cost `outside`, by auctions with these epsilons one after the other.\n\n"
-               "Returns columns of the rows (-1 for none), row duals, column duals and counters. The total is at most "
-               "rows * epsilons[-1] above the optimum unless the auctions gave up after `most_bids`.");
+               "at the cost `outside`, by one auction per epsilon, in the given order.\n\n"
+               "Returns the column of each row (-1 for none), row duals, column duals and counters. The total is at "
+               "most rows * epsilons[-1] above the optimum unless the auctions gave up after `most_bids`.");
 }
