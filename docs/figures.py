@@ -1,20 +1,20 @@
-"""Fill in the figures that the pages quote: `python docs/figures.py`, after `neurosql report results/laptop`.
+"""Fill in the figures that the pages quote: run `python docs/figures.py` after `neurosql report results/laptop`.
 
-A figure stands between two comments, the first of which says where in results/laptop/ it comes from:
+A figure stands between two comments. The first says where in results/laptop/ it comes from:
 
-    <!-- pivot mnist | KEY -->                   one score: a line a method, a column a latent dimension (or data set)
-    <!-- lines downstream | 8 | KEY | KEY -->    one latent dimension (or data set): a line a method, a column a score
-    <!-- against mnist | NeuroSQL | KEY -->      one score: what all others have more than a method, with p values
+    <!-- pivot mnist | KEY -->                   one score: a row per method, a column per latent dimension or data set
+    <!-- lines downstream | 8 | KEY | KEY -->    one latent dimension or data set: a row per method, a column per score
+    <!-- against mnist | NeuroSQL | KEY -->      one score: every other method minus this one, with p values
     <!-- value mnist | 8 | NeuroSQL | KEY -->    a mean, in a sentence
-    <!-- more mnist | 8 | VAE | GAN | KEY -->    how much more the first has, with p values, in a sentence
-    <!-- below NAME | ARM | OTHER | KEY -->      in how many groups ARM has less than OTHER, on average
-    <!-- held mnist -->                          how many comparisons of the table hold up after correction, of all
-    <!-- held mnist | NeuroSQL -->               of a method's comparisons, how many it won and lost, of all
+    <!-- more mnist | 8 | VAE | GAN | KEY -->    the first method minus the second, with p values, in a sentence
+    <!-- below NAME | ARM | OTHER | KEY -->      in how many groups the mean of ARM is below that of OTHER
+    <!-- held mnist -->                          how many of the table's comparisons hold up after correction
+    <!-- held mnist | NeuroSQL -->               how many of a method's comparisons it won and lost after correction
     <!-- seeds mnist -->                         how many seeds the table has
     <!-- end -->
 
-NAME average is the table of averages over latent dimensions, and NAME FACTOR=VALUE the part of it with that value of a
-factor. The tests fail where a page says anything else than the tables do.
+`NAME average` is the table of averages over latent dimensions. `NAME FACTOR=VALUE` is the part of a table that has this
+value of the factor. The tests fail if a page differs from the tables.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NO_DIM = ""
 
 @cache
 def table(name: str) -> Table:
-    """An experiment's table, or `NAME average`: over its latent dimensions, or `NAME FACTOR=VALUE`: a part of it."""
+    """The table of an experiment, its average over latent dimensions, or the part of it with one value of a factor."""
     first, *parts = name.removesuffix(AVERAGE).split()
     experiment = find(first)
     results = list(rows.read(RESULTS / f"{experiment.name}.csv").values())
@@ -49,7 +49,7 @@ def table(name: str) -> Table:
 
 
 def pivot(name: str, column: str) -> str:
-    """A line a method, a column a group, and real against real in the last line."""
+    """One row per method, one column per group, and real against real in the last row."""
     made = table(name)
     groups = [group for group in made.groups if any((group, arm, column) in made.cells for arm in made.arms)]
     lines = []
@@ -66,7 +66,7 @@ def pivot(name: str, column: str) -> str:
 
 
 def lines(name: str, place: str, *columns: str) -> str:
-    """A line a method, a column a score, in one group and in that of methods without a latent dimension."""
+    """One row per method and one column per score, for one group and for the methods without a latent dimension."""
     made = table(name)
     first = _group(made, place)
     groups = [first, *(group for group in made.groups if NO_DIM in group and group != first)]
@@ -81,7 +81,7 @@ def lines(name: str, place: str, *columns: str) -> str:
 
 
 def against(name: str, arm: str, column: str) -> str:
-    """How much more than `arm` each of the others has, and the p values of that, plain and corrected."""
+    """Each other method minus `arm`, with p values, plain and corrected."""
     made = table(name)
     found: dict[str, dict[Group, str]] = {}
     for d in made.differences:
@@ -93,7 +93,7 @@ def against(name: str, arm: str, column: str) -> str:
 
 
 def more(name: str, place: str, arm: str, other: str, column: str) -> str:
-    """How much more `arm` has than `other` in one group, and the p values of that, plain and corrected."""
+    """`arm` minus `other` in one group, with p values, plain and corrected."""
     made = table(name)
     group = _group(made, place)
     pair = {arm, other}
@@ -102,21 +102,21 @@ def more(name: str, place: str, arm: str, other: str, column: str) -> str:
 
 
 def _more(d: Difference, arm: str) -> str:
-    """What the other one of a pair has more than `arm`; bold where it holds up."""
+    """The other method of a pair minus `arm`, in bold if the difference holds up."""
     by = -d.mean if d.first == arm else d.mean
     text = f"{'+' if by > 0 else '-' if by < 0 else ''}{tables.figure(abs(by))}"
     return f"{text if d.winner is None else f'**{text}**'} (p {_p(d.p)}, {_p(d.adjusted)})"
 
 
 def value(name: str, place: str, arm: str, column: str) -> str:
-    """A mean over seeds; of the arm `floor`, real against real."""
+    """A mean over seeds; for the arm `floor`, the score of real against real."""
     made = table(name)
     group = _group(made, place)
     return tables.figure(made.floors[group, column] if arm == "floor" else made.cells[group, arm, column].mean)
 
 
 def below(name: str, arm: str, other: str, column: str) -> str:
-    """In how many groups, of those that have both, the mean of `arm` is below that of `other`."""
+    """In how many of the groups that have both methods the mean of `arm` is below that of `other`."""
     made = table(name)
     pairs = [(made.cells.get((group, arm, column)), made.cells.get((group, other, column))) for group in made.groups]
     less = [first.mean < second.mean for first, second in pairs if first is not None and second is not None]
@@ -124,7 +124,7 @@ def below(name: str, arm: str, other: str, column: str) -> str:
 
 
 def held(name: str, arm: str | None = None) -> str:
-    """Comparisons that hold up, of all in a table; of one method's, those that it won and lost."""
+    """How many comparisons in a table hold up; with `arm`, how many of its comparisons it won and lost."""
     made = table(name)
     if arm is None:
         return f"{sum(d.winner is not None for d in made.differences)} of {len(made.differences)}"
@@ -133,12 +133,12 @@ def held(name: str, arm: str | None = None) -> str:
 
 
 def seeds(name: str) -> str:
-    """The number of seeds of a table."""
+    """The number of seeds in a table."""
     return str(table(name).seeds)
 
 
 def _group(made: Table, place: str) -> Group:
-    """The group whose last factor is `place`, of those factors that vary."""
+    """The group whose last varying factor has the value `place`."""
     found = [group for group in made.groups if str(group[_varying(made)]) == place]
     if len(found) != 1:
         raise KeyError(f"{made.experiment.name} has {len(found)} groups {place!r}")
@@ -146,7 +146,7 @@ def _group(made: Table, place: str) -> Group:
 
 
 def _varying(made: Table) -> int:
-    """The place of the last factor that has several values; of the last one, if none has."""
+    """The position of the last factor that has several values, or of the last factor if none has."""
     several = [i for i, values in enumerate(zip(*made.groups)) if len(set(values)) > 1]
     return (several or [len(made.factors) - 1])[-1]
 
@@ -186,7 +186,7 @@ QUOTED = re.compile(rf"<!-- ({'|'.join(KINDS)}) ([^>]+?) -->.*?<!-- end -->", re
 
 
 def filled(text: str) -> str:
-    """A page with its figures as the tables have them now."""
+    """A page with its figures taken from the tables."""
 
     def quote(match: re.Match[str]) -> str:
         kind, words = match.groups()
@@ -196,6 +196,7 @@ def filled(text: str) -> str:
 
 
 def main() -> int:
+    """Fill in every page and print the names of those that changed."""
     for page in PAGES:
         text = page.read_text("utf-8")
         if (new := filled(text)) != text:
