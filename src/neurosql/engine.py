@@ -1,7 +1,7 @@
 """The compiled extension, where it is installed and wanted.
 
 `native()` is None where there was no compiler when the package was installed, or where the environment variable
-NEUROSQL_NATIVE is 0: cost.py and assign.py then take their plain paths, which give the same results more slowly.
+NEUROSQL_NATIVE is 0: cost.py and assign/ then take their plain paths, which give the same results more slowly.
 """
 
 from __future__ import annotations
