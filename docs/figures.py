@@ -28,6 +28,7 @@ from pathlib import Path
 from neurosql.bench import compare, rows
 from neurosql.bench.compare import Difference, Group, Table
 from neurosql.bench.experiments import find
+from neurosql.metrics.column import Column
 from neurosql.report import tables
 
 ROOT = Path(__file__).parent.parent
@@ -48,9 +49,10 @@ def table(name: str) -> Table:
     return compare.build(experiment, results, averaged=name.endswith(AVERAGE))
 
 
-def pivot(name: str, column: str) -> str:
-    """A line a method, a column a group, and real against real in the last line."""
+def pivot(name: str, key: str) -> str:
+    """One line per method, one column per group, and the floors in the last line."""
     made = table(name)
+    column = made.column(key)
     groups = [group for group in made.groups if any((group, arm, column) in made.cells for arm in made.arms)]
     lines = []
     for arm in made.arms:
@@ -65,9 +67,10 @@ def pivot(name: str, column: str) -> str:
     return _drawn(["method", *(_label(made, group) for group in groups)], lines)
 
 
-def lines(name: str, place: str, *columns: str) -> str:
-    """A line a method, a column a score, in one group and in that of methods without a latent dimension."""
+def lines(name: str, place: str, *keys: str) -> str:
+    """One line per method, one column per score, in one group and in that of methods without a latent dimension."""
     made = table(name)
+    columns = [made.column(key) for key in keys]
     first = _group(made, place)
     groups = [first, *(group for group in made.groups if NO_DIM in group and group != first)]
     shown = [(group, arm) for group, arm in made.lines if group in groups]
@@ -80,9 +83,10 @@ def lines(name: str, place: str, *columns: str) -> str:
     return _drawn(["method", *map(_named, columns)], found)
 
 
-def against(name: str, arm: str, column: str) -> str:
+def against(name: str, arm: str, key: str) -> str:
     """How much more than `arm` each of the others has, and the p values of that, plain and corrected."""
     made = table(name)
+    column = made.column(key)
     found: dict[str, dict[Group, str]] = {}
     for d in made.differences:
         if d.column == column and arm in (d.first, d.second):
@@ -92,11 +96,11 @@ def against(name: str, arm: str, column: str) -> str:
     return _drawn([f"{_named(column)}, against {arm}", *(_label(made, group) for group in groups)], body)
 
 
-def more(name: str, place: str, arm: str, other: str, column: str) -> str:
+def more(name: str, place: str, arm: str, other: str, key: str) -> str:
     """How much more `arm` has than `other` in one group, and the p values of that, plain and corrected."""
     made = table(name)
     group = _group(made, place)
-    pair = {arm, other}
+    pair, column = {arm, other}, made.column(key)
     (found,) = (d for d in made.differences if (d.group, d.column) == (group, column) and {d.first, d.second} == pair)
     return _more(found, other)
 
@@ -108,16 +112,17 @@ def _more(d: Difference, arm: str) -> str:
     return f"{text if d.winner is None else f'**{text}**'} (p {_p(d.p)}, {_p(d.adjusted)})"
 
 
-def value(name: str, place: str, arm: str, column: str) -> str:
-    """A mean over seeds; of the arm `floor`, real against real."""
+def value(name: str, place: str, arm: str, key: str) -> str:
+    """A mean over seeds; of the arm `floor`, that."""
     made = table(name)
-    group = _group(made, place)
+    group, column = _group(made, place), made.column(key)
     return tables.figure(made.floors[group, column] if arm == "floor" else made.cells[group, arm, column].mean)
 
 
-def below(name: str, arm: str, other: str, column: str) -> str:
+def below(name: str, arm: str, other: str, key: str) -> str:
     """In how many groups, of those that have both, the mean of `arm` is below that of `other`."""
     made = table(name)
+    column = made.column(key)
     pairs = [(made.cells.get((group, arm, column)), made.cells.get((group, other, column))) for group in made.groups]
     less = [first.mean < second.mean for first, second in pairs if first is not None and second is not None]
     return f"{sum(less)} of {len(less)}"
@@ -158,7 +163,7 @@ def _label(made: Table, group: Group) -> str:
     return f"{tables.NAMES[factor]} = {here:,}" if isinstance(here, int) else str(here)
 
 
-def _named(column: str) -> str:
+def _named(column: Column) -> str:
     name, small = tables.heading(column)
     return f"{name} ({small})" if small else name
 

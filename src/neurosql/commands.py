@@ -20,6 +20,7 @@ from neurosql.checkpoint import CODES, CONFIG, HISTORY, MODEL, SPLIT, USED, RunF
 from neurosql.data import catalogue, check, fetch
 from neurosql.errors import InputError
 from neurosql.metrics import weights
+from neurosql.metrics.pairs import reconstruction_score
 from neurosql.metrics.score import Score, table
 from neurosql.report import page, pictures
 from neurosql.run import Run
@@ -237,7 +238,7 @@ def _finish(run: Run, x: np.ndarray, path: Path) -> None:
     """Scores, pictures and the page of a run trained on x (n, *shape)."""
     scores = {}
     if run.data["kind"] != "vector" and run.has_codes:
-        score = evaluation.reconstruction_score(x, run.reconstruct())
+        score = reconstruction_score(x, run.reconstruct())
         scores[score.key] = score.record()
     (path / SCORES).write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     drawn = pictures.draw_all(run, x, path, run.settings.training.seed)

@@ -19,6 +19,7 @@ from neurosql.bench import compare, queue, rows, sources, work
 from neurosql.bench.declare import SCALES, Arm, Experiment, Grid, Job
 from neurosql.bench.experiments import DIFFER, EXPERIMENTS, TO_OURS, TO_PAPER
 from neurosql.errors import InputError
+from neurosql.metrics.column import Column, of_codes, paired_train, resource, sampled
 from neurosql.report import bench as page
 from neurosql.report import plots, tables
 
@@ -67,7 +68,7 @@ def carried_out(experiment, root, folder, seeds=1):
                 work.carry_out(job, sources.path_of(job, str(root)), own)
                 for picture in own.glob("*.png"):
                     picture.rename(folder / f"{job.folder}-{picture.name}")
-            row = json.loads((own / work.ROW).read_text("utf-8"))
+            row = rows.from_record(json.loads((own / work.ROW).read_text("utf-8")))
         results.append(rows.identity(job) | {k: v for k, v in row.items() if k not in rows.IDENTITY})
     return results
 
@@ -78,7 +79,7 @@ def test_every_experiment_runs_and_fills_its_table(name, pictures, jobs, tmp_pat
     results = carried_out(experiment, pictures, jobs)
     rows.write(tmp_path / f"{name}.csv", results)
     table = compare.build(experiment, rows.read(tmp_path / f"{name}.csv").values())
-    needs_weights = {column for column in experiment.columns if column.startswith(("lpips", "vgg"))}
+    needs_weights = {column for column in experiment.columns if column.record.weights}
     assert set(table.columns) == set(experiment.columns) - needs_weights
     lines = {(tuple(row[factor] for factor in experiment.rows), row["arm"]) for row in results}
     assert set(table.lines) == lines and len(results) == len(list(experiment.jobs("smoke", 1)))
@@ -86,7 +87,7 @@ def test_every_experiment_runs_and_fills_its_table(name, pictures, jobs, tmp_pat
     text = written[0].read_text("utf-8")
     assert all(arm.name.replace("'", "&#x27;") in text for grid in experiment.grids for arm in grid.arms)
     floors = tables.floors_of(table)
-    assert floors is None or tables.FLOORS[floors] in text
+    assert floors is None or tables.floors_in_words(table) in text
     sheets = len(results) if "samples" in experiment.figures else 0
     plotted = "lines" in experiment.figures or (
         "latent_dim" in experiment.rows and len({r["data"] for r in results}) == 1
@@ -188,7 +189,14 @@ def test_holm_rejects_step_by_step():
     assert compare.holm([]) == []
 
 
-TOY = Experiment("toy", "Toy", "?", (Grid((Arm("a"), Arm("b"), Arm("c"))),), ("ssim sampled", "drift codes"))
+SSIM, AGAIN, DRIFT, PROXY = sampled("ssim"), paired_train("ssim"), of_codes("drift"), sampled("proxy-fid", "random net")
+TIME, TRAINED = resource("epoch seconds"), resource("parameters trained")
+TOY = Experiment("toy", "Toy", "?", (Grid((Arm("a"), Arm("b"), Arm("c"))),), (SSIM, DRIFT))
+
+
+def scored(row, values):
+    """A row with scores besides those that it has."""
+    return row | {"scores": row.get("scores", {}) | {column: rows.Found(value) for column, value in values.items()}}
 
 
 def toy_rows(**of):
@@ -198,7 +206,7 @@ def toy_rows(**of):
     own = {arm: chance.normal(scale=0.001, size=5) for arm in of}
     return [
         {"data": "mnist", "latent_dim": 8, "backbone": "convnet", "arm": arm, "seed": seed, "status": "done"}
-        | {"config": arm, "ssim sampled": float(mean + noise[seed] + own[arm][seed]), "drift codes": 1.0}
+        | scored({"config": arm}, {SSIM: float(mean + noise[seed] + own[arm][seed]), DRIFT: 1.0})
         for arm, mean in of.items()
         for seed in range(5)
     ]
@@ -206,7 +214,7 @@ def toy_rows(**of):
 
 def test_a_cell_is_bold_only_when_it_is_better_than_every_other():
     table = compare.build(TOY, toy_rows(a=0.5, b=0.4, c=0.3))
-    assert table.bold == {(("mnist", 8), "a", "ssim sampled")}
+    assert table.bold == {(("mnist", 8), "a", SSIM)}
     assert table.wins() == {"a": (2, 0, 2), "b": (1, 1, 2), "c": (0, 2, 2)}
     # Level with one other, it isn't, however far the third is behind.
     level = compare.build(TOY, toy_rows(a=0.5, b=0.5, c=0.3))
@@ -236,11 +244,11 @@ def test_ratios_are_to_the_same_seed_of_the_same_group():
         for (arm, dim), both in taken.items()
         for seed, seconds in enumerate(both)
     ]
-    column = "epoch seconds over b"
-    table = compare.build(replace(TOY, columns=("epoch seconds", column)), results)
+    column = resource("epoch seconds", over="b")
+    table = compare.build(replace(TOY, columns=(TIME, column)), results)
     means = {(group[1], arm): table.cells[group, arm, column].mean for group, arm in table.lines}
     assert means == {(2, "a"): 7.5, (2, "b"): 1.0, (8, "a"): 5.5, (8, "b"): 1.0, ("", "c"): 2.0}
-    assert {d.column for d in table.differences} == {"epoch seconds"}
+    assert {d.column for d in table.differences} == {TIME}
     assert tables.heading(column) == ("epoch seconds ↓", "over b's")
     alone = compare.build(replace(TOY, columns=(column,)), [row for row in results if row["arm"] != "b"])
     assert alone.columns == ()
@@ -248,9 +256,9 @@ def test_ratios_are_to_the_same_seed_of_the_same_group():
 
 def test_what_is_chosen_beforehand_is_shown_and_not_tested():
     results = [row | {"parameters trained": len(row["arm"])} for row in toy_rows(a=0.5, bb=0.4)]
-    table = compare.build(replace(TOY, columns=("ssim sampled", "parameters trained")), results)
-    assert table.cells[("mnist", 8), "bb", "parameters trained"].mean == 2
-    assert {d.column for d in table.differences} == {"ssim sampled"}
+    table = compare.build(replace(TOY, columns=(SSIM, TRAINED)), results)
+    assert table.cells[("mnist", 8), "bb", TRAINED].mean == 2
+    assert {d.column for d in table.differences} == {SSIM}
 
 
 def test_averages_are_of_contenders_that_ran_in_every_dimension():
@@ -270,14 +278,15 @@ def test_every_score_has_the_direction_that_it_declares(digits):
     unseen = data.from_array(digits[0][120:200], digits[1][120:200])
     options = evaluate.Options(samples=40, downstream=True, synthetic=40, classifier_steps=3)
     found = evaluate.evaluate(run, images.take(run.index), unseen, options)
-    sign = {"higher": 1, "lower": -1, "none": 0}
-    assert {s.key: compare.direction(s.key) for s in found.scores} == {s.key: sign[s.direction] for s in found.scores}
-    with pytest.raises(KeyError):
-        compare.direction("beauty")
+    assert found.scores and {s.key for s in found.scores if s.direction != s.column.record.direction} == set()
+    for score in found.scores:
+        score.column.check()
+    with pytest.raises(InputError, match="score must be one of"):
+        assert Column("beauty").record is None
 
 
 def test_the_papers_figures_stand_beside_the_cells_that_they_belong_to():
-    results = [row | {"arm": "VAE", "proxy-fid random net sampled": 1.0} for row in toy_rows(a=0.5)]
+    results = [scored(row | {"arm": "VAE"}, {PROXY: 1.0}) for row in toy_rows(a=0.5)]
     results = [row | {"latent_dim": 2} for row in results]
     table = compare.build(EXPERIMENTS["mnist"], results)
     assert table.printed[("mnist", 2), "VAE", "proxy-fid"] == pytest.approx(1.070473)
@@ -285,7 +294,8 @@ def test_the_papers_figures_stand_beside_the_cells_that_they_belong_to():
     assert averages.printed[("mnist",), "VAE", "ssim"] == pytest.approx(0.178999)
     main = compare.build(EXPERIMENTS["main"], results)
     assert main.printed[("mnist",), "VAE", "ssim"] == pytest.approx(0.179)
-    classified = [row | {"arm": "NeuroSQL, by class", "downstream accuracy sampled": 0.9} for row in results]
+    accuracy = sampled("downstream accuracy")
+    classified = [scored(row | {"arm": "NeuroSQL, by class"}, {accuracy: 0.9}) for row in results]
     assert compare.build(EXPERIMENTS["downstream"], classified).printed[
         ("mnist", 2), "NeuroSQL, by class", "downstream accuracy"
     ] == pytest.approx(0.8771)
@@ -296,13 +306,12 @@ def test_the_papers_figures_stand_beside_the_cells_that_they_belong_to():
 
 
 def test_a_figure_of_the_paper_stands_beside_ours():
-    ours = {"proxy-fid random net sampled": 1.0, "ssim sampled": 0.1, "ssim paired-train": 0.6}
-    results = [row | {"arm": arm, "latent_dim": 2} | ours for row in toy_rows(a=0.5) for arm in ("VAE", "NeuroSQL, x")]
-    table = compare.build(EXPERIMENTS["mnist"], results)
-    assert tables.layout(table) == [
-        *(("proxy-fid random net sampled", False), ("proxy-fid", True)),
-        *(("ssim sampled", False), ("ssim", True), ("ssim paired-train", False), ("lpips", True)),
+    ours = {PROXY: 1.0, SSIM: 0.1, AGAIN: 0.6}
+    results = [
+        scored(row | {"arm": arm, "latent_dim": 2}, ours) for row in toy_rows(a=0.5) for arm in ("VAE", "NeuroSQL, x")
     ]
+    table = compare.build(EXPERIMENTS["mnist"], results)
+    assert tables.layout(table) == [PROXY, "proxy-fid", SSIM, "ssim", AGAIN, "lpips"]
     heads, _, *lines = tables.to_markdown(table).splitlines()[2:]
     assert [len(line.split("|")) for line in lines] == [len(heads.split("|"))] * len(lines)
     shown = dict(zip(heads.split("|"), lines[0].split("|")))
@@ -318,7 +327,7 @@ def test_tables_as_latex_markdown_and_csv_hold_the_same_figures():
     latex, plain = tables.to_latex(table), tables.to_csv(table).splitlines()
     assert latex.count(r"\textbf") == 1 and latex.count(r"\\") >= 4 and "Toy" in latex
     assert plain[0].startswith("data,latent_dim,method,score,features,mode,mean") and len(plain) == 1 + 3 * 2
-    shown = tables.figure(table.cells[("mnist", 8), "a", "ssim sampled"].mean)
+    shown = tables.figure(table.cells[("mnist", 8), "a", SSIM].mean)
     assert shown in latex and f"**{shown}** ±" in tables.to_markdown(table)
     assert {line.count("|") for line in tables.to_markdown(table).splitlines()[2:]} == {6}
 
@@ -330,7 +339,7 @@ def test_a_plot_has_the_means_of_the_table_and_none_of_two_data_sets():
     panel = plots.panels(table)[0]
     shown = {(("mnist", dim), arm): cell.mean for arm, of in panel.arms.items() for dim, cell in of.items()}
     shown |= {(("mnist", ""), arm): cell.mean for arm, cell in panel.flat.items()}
-    assert shown == {line: table.cells[*line, "ssim sampled"].mean for line in table.lines} and len(shown) == 5
+    assert shown == {line: table.cells[*line, SSIM].mean for line in table.lines} and len(shown) == 5
     mixed = compare.build(TOY, results + [row | {"data": "oasis"} for row in toy_rows(a=0.1)])
     assert plots.draw(mixed) is None and plots.draw(table) is not None
 
@@ -353,7 +362,7 @@ def test_rows_survive_the_file(tmp_path):
     results[0] |= {"reason": 'it said "no", twice', "images": 2000}
     rows.write(tmp_path / "t.csv", results)
     again = rows.read(tmp_path / "t.csv")
-    assert [again[rows.key_of(row)]["ssim sampled"] for row in results] == [row["ssim sampled"] for row in results]
+    assert [again[rows.key_of(row)]["scores"] for row in results] == [row["scores"] for row in results]
     rows.write(
         tmp_path / "hash.csv", [results[0] | {"config": "12e456789012"}, results[1] | {"config": "000123456789"}]
     )
@@ -421,7 +430,7 @@ def test_a_run_that_fails_is_kept_with_its_reason_and_does_not_stop_the_others(t
     (tmp_path / "data" / "celeba").mkdir(parents=True)
     (tmp_path / "data" / "celeba" / "000001.jpg").write_text("<html>sign in</html>")
     grid = Grid((Arm("NeuroSQL"),), data=("celeba", "mnist"))
-    experiment = Experiment("start", "Two sets", "?", (grid,), ("ssim sampled",))
+    experiment = Experiment("start", "Two sets", "?", (grid,), (SSIM,))
     plan = queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data"))
     queue.run(plan, 1, progress=False)
     found = {row["data"]: row for row in rows.read(tmp_path / "out" / "start.csv").values()}
@@ -435,7 +444,7 @@ def test_a_run_that_fails_is_kept_with_its_reason_and_does_not_stop_the_others(t
 
 
 def test_scores_can_be_made_anew_without_training(tmp_path):
-    experiment = Experiment("start", "One run", "?", (Grid((Arm("NeuroSQL"),)),), ("ssim sampled",))
+    experiment = Experiment("start", "One run", "?", (Grid((Arm("NeuroSQL"),)),), (SSIM,))
     out = tmp_path / "out"
     queue.run(queue.plan([experiment], "smoke", out, 1), 1, progress=False)
     first = rows.read(out / "start.csv")
@@ -462,7 +471,7 @@ def test_data_that_are_not_at_hand_are_said(tmp_path, capsys, monkeypatch):
 
 def test_results_of_two_machines_are_joined(tmp_path, capsys):
     jobs = list(EXPERIMENTS["start"].jobs("laptop", 2))
-    made = [rows.identity(job) | {"status": "done", "ssim sampled": 0.1 * i} for i, job in enumerate(jobs)]
+    made = [scored(rows.identity(job) | {"status": "done"}, {SSIM: 0.1 * i}) for i, job in enumerate(jobs)]
     for i in (0, 1):
         rows.write(tmp_path / f"m{i}" / "start.csv", made[i::2])
     sheet = f"{jobs[1].folder}-{work.SHEET}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from neurosql.bench import migrate as migration
 from neurosql.bench import queue, rows, sources
+from neurosql.bench.declare import SCALES
 from neurosql.bench.experiments import EXPERIMENTS, find
 from neurosql.errors import InputError
 
@@ -69,3 +71,16 @@ def merge(folders: Sequence[str], out: str, budget: str) -> None:
         raise InputError(f"no results in {', '.join(folders)}")
     for name, count in counts.items():
         print(f"wrote      {Path(out) / f'{name}.csv'}: {count} runs")
+
+
+def migrate(folder: str, budget: str | None) -> None:
+    """Bring results of earlier versions up to date, and say what was done."""
+    budget = budget or Path(folder).resolve().name
+    if budget not in SCALES:
+        raise InputError(f"name the budget of {folder} by --budget: its folder is not called {', '.join(SCALES)}")
+    moved = migration.migrate(Path(folder), budget, EXPERIMENTS)
+    for done in moved:
+        print(f"migrated   {done.sentence()}")
+        for words in done.unmatched:
+            print(f"unmatched  {done.name}.csv: {words}")
+    print(f"re-keyed   {sum(len(done.rekeyed) for done in moved)} of {sum(done.runs for done in moved)} runs")

@@ -10,13 +10,14 @@ from typing import Any
 
 from neurosql import presets
 from neurosql.errors import InputError
+from neurosql.metrics.column import Column
 from neurosql.settings import Settings
 
 SMOKE, LAPTOP, PAPER = "smoke", "laptop", "paper"
 NO_LATENT = ("ddpm", "ot-cfm")
 """Methods whose networks have no latent dimension: only their size follows the generator's."""
 OF_DIGITS = 28
-"""Pixels a side of MNIST."""
+"""Pixels on each side of a digit of MNIST."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Scale:
     images: int
     """Training images."""
     pixels: int | None
-    """Pixels a side, where the experiment does not say; None is the data set's own size."""
+    """Pixels on each side, where the experiment does not say; None is the data set's own size."""
     seeds: int
     samples: int
     """Samples that an evaluation draws."""
@@ -75,9 +76,9 @@ class Grid:
     images: tuple[int | None, ...] = (None,)
     """Training images; None is the budget's number."""
     pixels: tuple[int | None, ...] = (None,)
-    """Pixels a side; None is what the budget says."""
+    """Pixels on each side; None is what the budget says."""
     batches: tuple[int | None, ...] = (None,)
-    """Images a step; None is the budget's."""
+    """Images per step; None is the budget's."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,8 @@ class Experiment:
     question: str
     """What it answers, in a sentence."""
     grids: tuple[Grid, ...]
-    columns: tuple[str, ...]
-    """Keys of scores, or names of resources."""
+    columns: tuple[Column, ...]
+    """Scores and resources."""
     rows: tuple[str, ...] = ("data", "latent_dim")
     """What tells the groups of rows apart; contenders are compared within a group."""
     averaged: bool = False
@@ -109,6 +110,12 @@ class Experiment:
     """Epochs by budget, where it isn't the budget's number."""
     seeds: Mapping[str, int] = field(default_factory=dict)
     """Seeds by budget, where it isn't the budget's number."""
+    printed_under: str = ""
+    """The backbone that the paper prints its figures under, where that isn't the one of the runs."""
+
+    def __post_init__(self) -> None:
+        for column in self.columns:
+            column.check()
 
     def jobs(self, budget: str, seeds: int | None = None) -> Iterator[Job]:
         """Every run of the experiment, seed by seed: with one seed done there is a first table."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from neurosql.bench.declare import LAPTOP, PAPER, SMOKE, Arm, Experiment, Grid
 from neurosql.errors import InputError
+from neurosql.metrics.column import of_codes, paired_heldout, paired_train, resource, sampled
 
 NEUROSQL = Arm("NeuroSQL", printed="NeuroSQL")
 AS_PAPER = Arm("NeuroSQL, paper", preset="paper", printed="NeuroSQL")
@@ -27,13 +28,16 @@ TO_OURS = tuple(Arm(f"paper, but {words}", preset="paper", own={k: v}) for k, ((
 TO_PAPER = tuple(Arm(f"ours, but {words}", own={k: v}) for k, (_, (words, v)) in DIFFER.items())
 
 # The paper's three scores, sampled, and the paired ones, which it does not tell apart from them.
-SAMPLED = ("proxy-fid random net sampled", "lpips sampled", "ssim sampled")
-PAIRED = ("lpips paired-train", "ssim paired-train", "ssim paired-heldout")
-SETS = ("kid random net sampled", "recall random net sampled", "suspiciously close sampled")
-OF_DIGITS = ("frechet classifier sampled", "recall classifier sampled")
-RESOURCES = ("epoch seconds", "peak megabytes", "parameters trained", "parameters sampling")
-RATIOS = ("epoch seconds over VAE", "peak megabytes over VAE")
-CODES = ("10-nn purity codes", "silhouette codes", "trustworthiness codes", "codes in use codes", "drift codes")
+SAMPLED = (sampled("proxy-fid", "random net"), sampled("lpips"), sampled("ssim"))
+PAIRED = (paired_train("lpips"), paired_train("ssim"), paired_heldout("ssim"))
+RECALL, COPIES = sampled("recall", "random net"), sampled("suspiciously close")
+SETS = (sampled("kid", "random net"), RECALL, COPIES)
+OF_DIGITS = (sampled("frechet", "classifier"), sampled("recall", "classifier"))
+TIME, MEMORY = resource("epoch seconds"), resource("peak megabytes")
+RESOURCES = (TIME, MEMORY, resource("parameters trained"), resource("parameters sampling"))
+RATIOS = (resource("epoch seconds", over="VAE"), resource("peak megabytes", over="VAE"))
+IN_USE, DRIFT = of_codes("codes in use"), of_codes("drift")
+CODES = (of_codes("10-nn purity"), of_codes("silhouette"), of_codes("trustworthiness"), IN_USE, DRIFT)
 
 ALL_DIMS = (2, 4, 8, 16, 32, 64, 128)
 TITLES = {"mnist": "MNIST", "celeba": "CelebA", "afhq": "AFHQ", "oasis": "OASIS"}
@@ -101,6 +105,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             (*SAMPLED, *SETS, *PAIRED),
             rows=("data",),
             seeds={LAPTOP: 3},
+            printed_under="all",
         ),
         *_by_backbone(),
         Experiment(
@@ -117,7 +122,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                     dims=(2, 8, 16),
                 ),
             ),
-            (*SAMPLED, *OF_DIGITS, *PAIRED, "epoch seconds"),
+            (*SAMPLED, *OF_DIGITS, *PAIRED, TIME),
             seeds={LAPTOP: 3},
         ),
         Experiment(
@@ -141,7 +146,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                     ),
                 ),
             ),
-            (*SAMPLED, *OF_DIGITS, *PAIRED, "drift codes"),
+            (*SAMPLED, *OF_DIGITS, *PAIRED, DRIFT),
             seeds={LAPTOP: 3},
         ),
         Experiment(
@@ -238,7 +243,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                     dims=(2, 8),
                 ),
             ),
-            ("downstream accuracy sampled", "downstream precision sampled", "downstream recall sampled"),
+            tuple(sampled(f"downstream {name}") for name in ("accuracy", "precision", "recall")),
             downstream=True,
             figures=("samples",),
             seeds={LAPTOP: 3},
@@ -248,7 +253,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Latent planes",
             "Do neighbours in the latent plane belong together?",
             (Grid((NEUROSQL, AS_PAPER, VAE), dims=(2,)),),
-            (*CODES, "ssim paired-train"),
+            (*CODES, paired_train("ssim")),
             figures=("planes",),
         ),
         Experiment(
@@ -260,7 +265,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 Grid((DDPM, OT_CFM)),
                 *(Grid((NEUROSQL, VAE, GAN, DDPM), (data,)) for data in ("celeba", "afhq", "oasis")),
             ),
-            (SAMPLED[0], "recall random net sampled", "suspiciously close sampled"),
+            (SAMPLED[0], RECALL, COPIES),
             figures=("samples", "contact"),
             seeds={LAPTOP: 1, PAPER: 1},
         ),
@@ -305,7 +310,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                     dims=(2, 8),
                 ),
             ),
-            (*SAMPLED, *OF_DIGITS, *PAIRED, "codes in use codes", "drift codes"),
+            (*SAMPLED, *OF_DIGITS, *PAIRED, IN_USE, DRIFT),
             seeds={LAPTOP: 3},
         ),
         Experiment(
@@ -323,7 +328,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                     dims=(2, 8),
                 ),
             ),
-            (*SAMPLED, *OF_DIGITS, *PAIRED, "drift codes"),
+            (*SAMPLED, *OF_DIGITS, *PAIRED, DRIFT),
             seeds={LAPTOP: 3},
         ),
         Experiment(
@@ -357,7 +362,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                     )
                 ),
             ),
-            (*SAMPLED, *OF_DIGITS, *PAIRED, "drift codes"),
+            (*SAMPLED, *OF_DIGITS, *PAIRED, DRIFT),
             seeds={LAPTOP: 3},
         ),
     ]

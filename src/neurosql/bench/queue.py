@@ -163,7 +163,7 @@ def _collect(plan: Plan, job: Job, status: int) -> rows.Row:
 
     folder = plan.folder(job)
     with suppress(OSError, ValueError):
-        row = json.loads((folder / work.ROW).read_text("utf-8"))
+        row = rows.from_record(json.loads((folder / work.ROW).read_text("utf-8")))
         for picture in sorted(folder.glob("*.png")):
             files.replace(plan.out / PICTURES / f"{job.folder}-{picture.name}", picture.read_bytes())
         return row

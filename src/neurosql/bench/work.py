@@ -25,7 +25,7 @@ from neurosql.errors import InputError
 from neurosql.report import pictures
 from neurosql.run import Run
 
-JOB, ROW, REASON, RUN, LOCK = "job.json", "row.json", "reason.txt", "run", "lock"
+JOB, ROW, REASON, RUN, LOCK = "job.json", "result.json", "reason.txt", "run", "lock"
 SHEET, PLANE = "samples.png", "plane.png"
 SHOWN = 36
 PLANE_DIM = 2
@@ -42,7 +42,7 @@ def carry_out(job: Job, source: str, folder: Path) -> rows.Row:
         row["scoring seconds"] = round(time.perf_counter() - began, 2)
         if job.seed == 0:
             _draw(run, folder)
-    files.replace(folder / ROW, (json.dumps(row) + "\n").encode())
+    files.replace(folder / ROW, (json.dumps(rows.record(row)) + "\n").encode())
     shutil.rmtree(folder / RUN / "checkpoints", ignore_errors=True)
     return row
 
@@ -97,8 +97,7 @@ def _scores(job: Job, run: Run, images: Any) -> rows.Row:
         classifier_steps=job.classifier_steps,
     )
     found = evaluate.evaluate(run, images.take(run.index), images.test, options)
-    row: rows.Row = {score.key: float(score.value) for score in found.scores}
-    row |= {rows.FLOOR + score.key: float(score.floor) for score in found.scores if score.floor is not None}
+    row: rows.Row = {rows.SCORES: {score.column: rows.Found(score.value, score.floor) for score in found.scores}}
     if found.memorisation is not None:
         row[rows.VERDICT] = found.memorisation.verdict
     return row

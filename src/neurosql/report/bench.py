@@ -98,7 +98,7 @@ def _page(
     body = f"<h2>Table</h2><p>{escape(tables.caption(table))}</p>{tables.to_html(table)}"
     if experiment.scored:
         floors = tables.floors_of(table)
-        meant = f"; <em>{floors}</em> is {tables.FLOORS[floors]}" if floors else ""
+        meant = f"; <em>{floors}</em> is {tables.floors_in_words(table)}" if floors else ""
         body += f"<p>Every column has one mode{meant}. {OF_THE_PAPER if table.printed else ''}</p>"
     else:
         body += "<p>Each run went alone, one after another; an epoch is without its validation, and memory is the "
