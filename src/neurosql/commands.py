@@ -157,6 +157,7 @@ def evaluate(path: str, against: str | None, options: evaluation.Options) -> Non
 
 
 def report(path: str) -> None:
+    from neurosql.bench.experiments import find
     from neurosql.report import bench
 
     place = Path(path)
@@ -167,7 +168,7 @@ def report(path: str) -> None:
     elif place.is_dir():
         written = bench.write_all(place)
     elif place.suffix == ".csv" and place.is_file():
-        written = bench.write(place)
+        written = bench.write(find(place.stem), place)
     else:
         raise InputError(f"{path} is neither a run folder, nor a .csv of results, nor a folder of them")
     for file in written:

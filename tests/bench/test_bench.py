@@ -16,8 +16,11 @@ from scipy import stats
 
 from neurosql import cli, presets
 from neurosql.bench import compare, queue, rows, sources, work
+from neurosql.bench import merge as merge_benches
+from neurosql.bench import run as run_bench
 from neurosql.bench.declare import SCALES, Arm, Experiment, Grid, Job
-from neurosql.bench.experiments import DIFFER, EXPERIMENTS, TO_OURS, TO_PAPER
+from neurosql.bench.experiments import EXPERIMENTS
+from neurosql.bench.experiments.choices import DIFFER, TO_OURS, TO_PAPER
 from neurosql.errors import InputError
 from neurosql.metrics.column import Column, of_codes, paired_train, resource, sampled
 from neurosql.report import bench as page
@@ -83,7 +86,7 @@ def test_every_experiment_runs_and_fills_its_table(name, pictures, jobs, tmp_pat
     assert set(table.columns) == set(experiment.columns) - needs_weights
     lines = {(tuple(row[factor] for factor in experiment.rows), row["arm"]) for row in results}
     assert set(table.lines) == lines and len(results) == len(list(experiment.jobs("smoke", 1)))
-    written = page.write(tmp_path / f"{name}.csv", jobs)
+    written = page.write(experiment, tmp_path / f"{name}.csv", jobs)
     text = written[0].read_text("utf-8")
     assert all(arm.name.replace("'", "&#x27;") in text for grid in experiment.grids for arm in grid.arms)
     floors = tables.floors_of(table)
@@ -430,34 +433,68 @@ def test_a_run_that_fails_is_kept_with_its_reason_and_does_not_stop_the_others(t
     (tmp_path / "data" / "celeba").mkdir(parents=True)
     (tmp_path / "data" / "celeba" / "000001.jpg").write_text("<html>sign in</html>")
     grid = Grid((Arm("NeuroSQL"),), data=("celeba", "mnist"))
-    experiment = Experiment("start", "Two sets", "?", (grid,), (SSIM,))
+    experiment = Experiment("two-sets", "Two sets", "?", (grid,), (SSIM,))
     plan = queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data"))
     queue.run(plan, 1, progress=False)
-    found = {row["data"]: row for row in rows.read(tmp_path / "out" / "start.csv").values()}
+    found = {row["data"]: row for row in rows.read(tmp_path / "out" / "two-sets.csv").values()}
     assert found["mnist"]["status"] == "done" and found["celeba"]["status"] == "failed"
     assert "000001.jpg" in found["celeba"]["reason"]
     # It isn't run again unless asked.
     assert not queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data")).left
     again = queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data"), retry=True)
     assert [job.data for job in again.left] == ["celeba"]
-    assert "failed" in page.write(tmp_path / "out" / "start.csv")[0].read_text("utf-8")
+    assert "failed" in page.write(experiment, tmp_path / "out" / "two-sets.csv")[0].read_text("utf-8")
 
 
 def test_scores_can_be_made_anew_without_training(tmp_path):
-    experiment = Experiment("start", "One run", "?", (Grid((Arm("NeuroSQL"),)),), (SSIM,))
+    experiment = Experiment("one-run", "One run", "?", (Grid((Arm("NeuroSQL"),)),), (SSIM,))
     out = tmp_path / "out"
     queue.run(queue.plan([experiment], "smoke", out, 1), 1, progress=False)
-    first = rows.read(out / "start.csv")
+    first = rows.read(out / "one-run.csv")
     models = {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
     assert len(models) == 1 and not queue.plan([experiment], "smoke", out, 1).left
     plan = queue.plan([experiment], "smoke", out, 1, rescore=True)
     assert len(plan.left) == 1
     queue.run(plan, 1, progress=False)
     assert {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")} == models
-    again = rows.read(out / "start.csv")
+    again = rows.read(out / "one-run.csv")
     assert again.keys() == first.keys()
     for key, row in again.items():
         assert row | {"scoring seconds": 0} == first[key] | {"scoring seconds": 0}
+
+
+def test_an_experiment_of_ones_own_runs_merges_and_gets_its_page(tmp_path):
+    arms = (Arm("narrow", own={"width": 16}), Arm("wide", own={"width": 24}))
+    experiment = Experiment("own-widths", "Widths", "Does width matter?", (Grid(arms, dims=(2,)),), (SSIM, AGAIN))
+    path = run_bench(experiment, "smoke", tmp_path / "one", seeds=1, at_once=1, progress=False)
+    assert path == tmp_path / "one" / "own-widths.csv"
+    # Another declaration has a run in common: it isn't made again, and is called by the other's name.
+    other = replace(experiment, name="other", grids=(Grid((replace(arms[0], name="slim"),), dims=(2,)),))
+    assert not queue.plan([other], "smoke", tmp_path / "one", 1).left
+    counts = merge_benches([tmp_path / "one"], tmp_path / "all", "smoke", [experiment])
+    assert counts == {"own-widths": 2}
+    found = rows.read(tmp_path / "all" / "own-widths.csv")
+    assert [row["arm"] for row in found.values()] == ["narrow", "wide"] and all(r["scores"] for r in found.values())
+    text = page.write(experiment, tmp_path / "all" / "own-widths.csv")[0].read_text("utf-8")
+    assert "Does width matter?" in text and "slim" not in text
+    assert page.write_all(tmp_path / "all", [experiment])[0].name == "index.html"
+
+
+def test_experiments_of_other_packages_are_listed_and_files_are_not_run(tmp_path, capsys, monkeypatch):
+    (tmp_path / "offered.py").write_text(
+        "from neurosql.bench.declare import Arm, Experiment, Grid\n"
+        "TABLE = Experiment('offered', 'Offered', 'Is it found?', (Grid((Arm('a'),)),), ())\n"
+    )
+    (tmp_path / "offered.dist-info").mkdir()
+    (tmp_path / "offered.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1\n")
+    points = "[neurosql.experiments]\noffered = offered:TABLE\n"
+    (tmp_path / "offered.dist-info" / "entry_points.txt").write_text(points)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    command = [sys.executable, "-m", "neurosql", "bench", "list"]
+    listed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert listed.splitlines()[-1].split()[0] == "offered" and "Is it found?" in listed
+    assert cli.main(["bench", "run", str(tmp_path / "offered.py")]) == 2
+    assert "neurosql.bench.run" in capsys.readouterr().err and "offered" not in sys.modules
 
 
 def test_data_that_are_not_at_hand_are_said(tmp_path, capsys, monkeypatch):

@@ -7,12 +7,13 @@ known again by its identity, everything that tells runs of a table apart but tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from neurosql.bench import rows
 from neurosql.bench.declare import Experiment
+from neurosql.bench.experiments import EXPERIMENTS, find
 from neurosql.errors import InputError
 from neurosql.metrics.column import Column
 from neurosql.metrics.records import SCORES, record_of
@@ -41,14 +42,19 @@ class Moved:
         return f"{self.name}.csv: {'; '.join(done) or 'nothing to do'}"
 
 
-def migrate(folder: Path, budget: str, experiments: Mapping[str, Experiment]) -> list[Moved]:
-    """Bring every table of a folder up to date; nothing is written where one of them is not understood."""
+def migrate(folder: Path, budget: str, experiments: Iterable[Experiment] | None = None) -> list[Moved]:
+    """Bring every table of a folder up to date; nothing is written where one of them is not understood.
+
+    `experiments` are those that the tables belong to; by default all registered ones.
+    """
+    chosen = map(find, EXPERIMENTS) if experiments is None else experiments
+    declared = {experiment.name: experiment for experiment in chosen}
     if not folder.is_dir():
         raise InputError(f"no such folder: {folder}")
     tables = [path for path in sorted(folder.glob("*.csv")) if rows.is_table(path)]
     if not tables:
         raise InputError(f"no results in {folder}")
-    unknown = [path.name for path in tables if path.stem not in experiments]
+    unknown = [path.name for path in tables if path.stem not in declared]
     if unknown:
         raise InputError(f"no experiment has the results {', '.join(unknown)}: nothing was changed")
     known = columns_by_key()
@@ -56,7 +62,7 @@ def migrate(folder: Path, budget: str, experiments: Mapping[str, Experiment]) ->
     moved = []
     for path, (table, count) in found.items():
         done = Moved(path.stem, len(table), count)
-        table = _rekeyed(table, experiments[path.stem], budget, done)
+        table = _rekeyed(table, declared[path.stem], budget, done)
         if done.scores or done.rekeyed:
             rows.write(path, table)
         moved.append(done)

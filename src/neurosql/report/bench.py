@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,11 @@ OF_THE_PAPER = (
 )
 
 
-def write(path: Path, pictures: Path | None = None) -> list[Path]:
+def write(experiment: Experiment, path: Path, pictures: Path | None = None) -> list[Path]:
     """The page of a table of results, NAME.html beside NAME.csv, and what it shows, in three formats, in tables/.
 
     `pictures` is the folder that holds those of the runs; by default pictures/ beside the table.
     """
-    experiment = find(path.stem)
     found = rows.read(path)
     if not found:
         raise InputError(f"{path} has no results")
@@ -62,16 +62,17 @@ def write(path: Path, pictures: Path | None = None) -> list[Path]:
     return [page, *written]
 
 
-def write_all(folder: Path) -> list[Path]:
-    """The page of every table in a folder, and one that leads to them."""
-    found = [folder / f"{name}.csv" for name in EXPERIMENTS if (folder / f"{name}.csv").is_file()]
+def write_all(folder: Path, experiments: Iterable[Experiment] | None = None) -> list[Path]:
+    """The page of every table in a folder, and one that leads to them; by default of all registered experiments."""
+    chosen = map(find, EXPERIMENTS) if experiments is None else experiments
+    found = [(experiment, path) for experiment in chosen if (path := folder / f"{experiment.name}.csv").is_file()]
     if not found:
         raise InputError(f"{folder} is neither a run nor a folder of results")
-    written = [page for path in found for page in write(path)]
+    written = [page for experiment, path in found for page in write(experiment, path)]
     heads = [Cell("experiment", left=True), Cell("question", left=True), Cell("runs"), Cell("failed")]
     lines = []
-    for path in found:
-        experiment, results = find(path.stem), rows.read(path).values()
+    for experiment, path in found:
+        results = rows.read(path).values()
         failed = sum(row["status"] != rows.DONE for row in results)
         lines.append((experiment, len(results), failed))
     items = "".join(
