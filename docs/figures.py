@@ -2,9 +2,9 @@
 
 A figure stands between two comments, the first of which says where in results/laptop/ it comes from:
 
-    <!-- pivot mnist | KEY -->                   one score: a line a method, a column a latent dimension (or data set)
-    <!-- lines downstream | 8 | KEY | KEY -->    one latent dimension (or data set): a line a method, a column a score
-    <!-- against mnist | NeuroSQL | KEY -->      one score: what all others have more than a method, with p values
+    <!-- pivot mnist | KEY -->                   one score: a line per method, a column per latent dimension
+    <!-- lines downstream | 8 | KEY | KEY -->    one latent dimension: a line per method, a column per score
+    <!-- against mnist | NeuroSQL | KEY -->      one score: the difference of all others to a method, with p values
     <!-- value mnist | 8 | NeuroSQL | KEY -->    a mean, in a sentence
     <!-- more mnist | 8 | VAE | GAN | KEY -->    how much more the first has, with p values, in a sentence
     <!-- below NAME | ARM | OTHER | KEY -->      in how many groups ARM has less than OTHER, on average
@@ -13,8 +13,9 @@ A figure stands between two comments, the first of which says where in results/l
     <!-- seeds mnist -->                         how many seeds the table has
     <!-- end -->
 
-NAME average is the table of averages over latent dimensions, and NAME FACTOR=VALUE the part of it with that value of a
-factor. The tests fail where a page says anything else than the tables do.
+In tables of several data sets these take the place of latent dimensions. NAME average is the table of averages over
+latent dimensions, and NAME FACTOR=VALUE the part of it with that value of a factor. The tests fail where a page says
+anything else than the tables do.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def lines(name: str, place: str, *keys: str) -> str:
 
 
 def against(name: str, arm: str, key: str) -> str:
-    """How much more than `arm` each of the others has, and the p values of that, plain and corrected."""
+    """The difference of each of the others to `arm`, and its p values, plain and corrected."""
     made = table(name)
     column = made.column(key)
     found: dict[str, dict[Group, str]] = {}
@@ -93,7 +94,7 @@ def against(name: str, arm: str, key: str) -> str:
             found.setdefault(d.second if d.first == arm else d.first, {})[d.group] = _more(d, arm)
     groups = [group for group in made.groups if any(group in of for of in found.values())]
     body = [[other, *(of.get(group, "") for group in groups)] for other, of in found.items()]
-    return _drawn([f"{_named(column)}, against {arm}", *(_label(made, group) for group in groups)], body)
+    return _drawn([f"{_named(column)}, difference to {arm}", *(_label(made, group) for group in groups)], body)
 
 
 def more(name: str, place: str, arm: str, other: str, key: str) -> str:
@@ -191,7 +192,7 @@ QUOTED = re.compile(rf"<!-- ({'|'.join(KINDS)}) ([^>]+?) -->.*?<!-- end -->", re
 
 
 def filled(text: str) -> str:
-    """A page with its figures as the tables have them now."""
+    """A page with the figures of the tables."""
 
     def quote(match: re.Match[str]) -> str:
         kind, words = match.groups()

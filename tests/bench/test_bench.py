@@ -3,11 +3,14 @@
 import json
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from scipy import stats
 
 from neurosql import cli, presets
 from neurosql.bench import compare, queue, rows, sources, work
+from neurosql.bench import jobs as jobs_folder
 from neurosql.bench import merge as merge_benches
 from neurosql.bench import run as run_bench
 from neurosql.bench.declare import SCALES, Arm, Experiment, Grid, Job
@@ -61,7 +65,7 @@ def jobs(tmp_path_factory):
 
 
 def carried_out(experiment, root, folder, seeds=1):
-    """Every run of an experiment, in this process unless another has done it; their pictures lie together."""
+    """Every run of an experiment, in this process unless another has done it."""
     results = []
     for job in experiment.jobs("smoke", seeds):
         own = folder / job.folder
@@ -69,8 +73,6 @@ def carried_out(experiment, root, folder, seeds=1):
         with work.locked(own):
             if not (own / work.ROW).is_file():
                 work.carry_out(job, sources.path_of(job, str(root)), own)
-                for picture in own.glob("*.png"):
-                    picture.rename(folder / f"{job.folder}-{picture.name}")
             row = rows.from_record(json.loads((own / work.ROW).read_text("utf-8")))
         results.append(rows.identity(job) | {k: v for k, v in row.items() if k not in rows.IDENTITY})
     return results
@@ -91,14 +93,21 @@ def test_every_experiment_runs_and_fills_its_table(name, pictures, jobs, tmp_pat
     assert all(arm.name.replace("'", "&#x27;") in text for grid in experiment.grids for arm in grid.arms)
     floors = tables.floors_of(table)
     assert floors is None or tables.floors_in_words(table) in text
-    sheets = len(results) if "samples" in experiment.figures else 0
     plotted = "lines" in experiment.figures or (
         "latent_dim" in experiment.rows and len({r["data"] for r in results}) == 1
     )
-    assert text.count("data:image/png") >= sheets + plotted
-    contacts = {(row["data"], row["latent_dim"]) for row in results if row["latent_dim"] != ""}
-    drawn = {file.name for file in written} & {f"{name}-{data}-{dim}.png" for data, dim in contacts}
-    assert len(drawn) == ("contact" in experiment.figures) * len(contacts)
+    places = {(row["data"], row["pixels"], row["latent_dim"]) for row in results if row["latent_dim"] != ""}
+    sheets = len(places) if "samples" in experiment.figures else 0
+    planes = len({place for place in places if place[2] == 2}) if "planes" in experiment.figures else 0
+    assert text.count("data:image/png") == sheets + planes + plotted
+    drawn = [file.name for file in written if file.parent.name == jobs_folder.PICTURES]
+    shared = [place for place in places if place[0] != "celeba"] if sheets else []
+    assert len(drawn) == len(shared) + planes + plotted
+    # From a copy without the runs, the page is the same but for samples that may not be passed on.
+    copied = shutil.copytree(tmp_path, tmp_path / "copy")
+    again = page.write(experiment, copied / f"{name}.csv")[0].read_text("utf-8")
+    assert again.count("data:image/png") == text.count("data:image/png") - (sheets - len(shared))
+    assert not [file for file in tmp_path.rglob(f"{name}-*celeba-*.png") if file.parent.name == jobs_folder.PICTURES]
 
 
 def test_the_list_names_every_experiment(capsys):
@@ -426,7 +435,8 @@ def test_a_bench_that_is_killed_again_and_again_ends_with_the_same_table(tmp_pat
     expected = without_times(tmp_path / "whole" / "cost.csv")
     assert without_times(tmp_path / "killed" / "cost.csv") == expected
     assert len(expected) == 4 and {row["status"] for row in expected} == {"done"}
-    assert len(list((tmp_path / "killed" / queue.PICTURES).glob("*.png"))) == 4 + 2
+    left = [path.name for path in (tmp_path / "killed" / jobs_folder.JOBS).glob("*/*.npz")]
+    assert left.count(jobs_folder.SAMPLES) == 4 and left.count(jobs_folder.PLANE) == 2
 
 
 def test_a_run_that_fails_is_kept_with_its_reason_and_does_not_stop_the_others(tmp_path, capsys):
@@ -511,13 +521,13 @@ def test_results_of_two_machines_are_joined(tmp_path, capsys):
     made = [scored(rows.identity(job) | {"status": "done"}, {SSIM: 0.1 * i}) for i, job in enumerate(jobs)]
     for i in (0, 1):
         rows.write(tmp_path / f"m{i}" / "start.csv", made[i::2])
-    sheet = f"{jobs[1].folder}-{work.SHEET}"
-    (tmp_path / "m1" / queue.PICTURES).mkdir()
-    Image.new("L", (4, 4)).save(tmp_path / "m1" / queue.PICTURES / sheet)
+    left = f"{jobs_folder.JOBS}/{jobs[1].folder}/{jobs_folder.SAMPLES}"
+    (tmp_path / "m1" / left).parent.mkdir(parents=True)
+    np.savez(tmp_path / "m1" / left, samples=np.zeros((36, 1, 4, 4), np.uint8))
     assert cli.main(["bench", "merge", str(tmp_path / "m0"), str(tmp_path / "m1"), "--out", str(tmp_path / "all")]) == 0
     joined = rows.read(tmp_path / "all" / "start.csv")
     assert list(joined) == [job.key for job in jobs]
-    assert (tmp_path / "all" / queue.PICTURES / sheet).is_file()
+    assert (tmp_path / "all" / left).is_file()
     assert cli.main(["bench", "merge", str(tmp_path / "nowhere"), "--out", str(tmp_path / "all")]) == 2
     assert cli.main(["report", str(tmp_path / "all")]) == 0
     assert (tmp_path / "all" / "index.html").is_file() and (tmp_path / "all" / "tables" / "start.tex").is_file()
@@ -535,3 +545,15 @@ def test_the_split_of_a_job_is_its_own_and_stays(shared_data, tmp_path):
         again = sources.read(job, source, tmp_path / f"{job.seed}.json")
         np.testing.assert_array_equal(images.x, again.x)
     assert (tmp_path / "0.json").read_text() != (tmp_path / "1.json").read_text()
+
+
+def test_no_samples_of_celeba_are_kept_and_others_name_their_data():
+    results = Path(__file__).parent.parent.parent / "results"
+    if not results.is_dir():
+        pytest.skip("these tests do not stand in a source tree")
+    kept = [path for path in results.rglob("*.png") if path.parent.name == jobs_folder.PICTURES]
+    assert kept and not [path.name for path in kept if "-celeba-" in path.name]
+    # A picture that is called by a hash says nothing of what it shows.
+    assert not [path.name for path in kept if re.match(r"[0-9a-f]{12}-\d", path.name)]
+    assert not sources.SOURCES["celeba"].samples_may_be_shared
+    assert sources.SOURCES["afhq"].credit and sources.SOURCES["oasis"].credit

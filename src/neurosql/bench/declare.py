@@ -103,7 +103,8 @@ class Experiment:
     scored: bool = True
     """Whether the models are evaluated: runs that only measure time are not."""
     figures: tuple[str, ...] = ()
-    """Pictures beside the table: `samples` of each run, or all of them in one (`contact`), `planes`, `lines`."""
+    """Pictures beside the table: `samples` and latent `planes` of the first seed, and `lines` against the number of
+    images. With `contact` the samples are the result, and come first."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What all contenders share, by field name, besides what the budget sets."""
     epochs: Mapping[str, int] = field(default_factory=dict)

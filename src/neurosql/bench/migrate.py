@@ -14,6 +14,7 @@ from pathlib import Path
 from neurosql.bench import rows
 from neurosql.bench.declare import Experiment
 from neurosql.bench.experiments import EXPERIMENTS, find
+from neurosql.bench.jobs import JOBS
 from neurosql.errors import InputError
 from neurosql.metrics.column import Column
 from neurosql.metrics.records import SCORES, record_of
@@ -66,7 +67,7 @@ def migrate(folder: Path, budget: str, experiments: Iterable[Experiment] | None 
         if done.scores or done.rekeyed:
             rows.write(path, table)
         moved.append(done)
-    _rename_jobs(folder / "jobs", moved)
+    _rename_jobs(folder / JOBS, moved)
     return moved
 
 

@@ -17,9 +17,9 @@ from tqdm import tqdm
 from neurosql import children, files
 from neurosql.bench import rows, sources
 from neurosql.bench.declare import Experiment, Job
+from neurosql.bench.jobs import JOBS, LEFT, LOG
 from neurosql.errors import InputError
 
-JOBS, PICTURES = "jobs", "pictures"
 GIGABYTES_EACH = 1.5
 """Memory that a run is expected to need, at most."""
 POLL = 0.2
@@ -157,21 +157,18 @@ def _start(plan: Plan, job: Job) -> subprocess.Popen[bytes]:
     work.order(job, source, folder)
     (folder / work.REASON).unlink(missing_ok=True)
     environment = children.environment(**{} if job.alone else {"OMP_NUM_THREADS": "1"})
-    with (folder / "log.txt").open("ab") as log:
+    with (folder / LOG).open("ab") as log:
         command = children.command("-m", "neurosql.bench.work", str(folder))
         return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def _collect(plan: Plan, job: Job, status: int) -> rows.Row:
-    """The row that a run left, or one with the reason why it has none; its pictures are put with the others."""
+    """The row that a run left, or one with the reason why it has none."""
     from neurosql.bench import work
 
     folder = plan.folder(job)
     with suppress(OSError, ValueError):
-        row = rows.from_record(json.loads((folder / work.ROW).read_text("utf-8")))
-        for picture in sorted(folder.glob("*.png")):
-            files.replace(plan.out / PICTURES / f"{job.folder}-{picture.name}", picture.read_bytes())
-        return row
+        return rows.from_record(json.loads((folder / work.ROW).read_text("utf-8")))
     reason = f"ended with status {status}"
     with suppress(OSError):
         words = (folder / work.REASON).read_text("utf-8").strip()
@@ -251,7 +248,7 @@ def shard_of(text: str) -> tuple[int, int]:
 
 
 def merge(experiments: Iterable[Experiment], budget: str, out: Path, others: list[Path]) -> dict[str, int]:
-    """Join the tables that other folders hold into those of `out`; rows by experiment."""
+    """Join the tables that other folders hold into those of `out`, with what sheets are drawn from."""
     counts = {}
     for folder in others:
         if not folder.is_dir():
@@ -264,10 +261,10 @@ def merge(experiments: Iterable[Experiment], budget: str, out: Path, others: lis
             rows.write(out / table, ordered(experiment, budget, merged))
             counts[experiment.name] = len(merged)
     for folder in others:
-        for picture in sorted(folder.glob(f"{PICTURES}/*.png")):
-            target = out / picture.relative_to(folder)
+        for left in sorted(path for name in LEFT for path in folder.glob(f"{JOBS}/*/{name}")):
+            target = out / left.relative_to(folder)
             if not target.exists():
-                files.replace(target, picture.read_bytes())
+                files.replace(target, left.read_bytes())
     return counts
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import numpy as np
-from PIL import Image
 
 from neurosql.bench.compare import Estimate, Table
 from neurosql.metrics.column import Column
@@ -16,7 +12,6 @@ from neurosql.report import tables
 from neurosql.report.pictures import INK, Figure, colormaps, ticker
 
 ACROSS, PANELS = 3, 6
-CONTACT_COLUMNS = 5
 LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 8}
 
 
@@ -143,21 +138,6 @@ def _lines(table: Table) -> bytes:
 def _short(n: int) -> str:
     """A number of images that fits under an axis."""
     return f"{n // 1000}k" if n % 1000 == 0 else str(n)
-
-
-def contact(named: dict[str, Path]) -> bytes:
-    """Sheets of samples side by side, under their names."""
-    columns = min(len(named), CONTACT_COLUMNS)
-    lines = -(-len(named) // columns)
-    figure = Figure(figsize=(2.6 * columns, 2.85 * lines), layout="constrained")
-    panels = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axes, (name, path) in zip(panels, named.items()):
-        with Image.open(path) as picture:
-            axes.imshow(np.asarray(picture.convert("RGB")))
-        axes.set_title(name, fontsize=10, color=INK)
-    for axes in panels:
-        axes.axis("off")
-    return _png(figure)
 
 
 def _png(figure: Any) -> bytes:
