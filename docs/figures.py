@@ -28,6 +28,7 @@ from pathlib import Path
 from neurosql.bench import compare, rows
 from neurosql.bench.compare import Difference, Group, Table
 from neurosql.bench.experiments import find
+from neurosql.metrics.column import Column
 from neurosql.report import tables
 
 ROOT = Path(__file__).parent.parent
@@ -48,9 +49,10 @@ def table(name: str) -> Table:
     return compare.build(experiment, results, averaged=name.endswith(AVERAGE))
 
 
-def pivot(name: str, column: str) -> str:
+def pivot(name: str, key: str) -> str:
     """One row per method, one column per group, and real against real in the last row."""
     made = table(name)
+    column = made.column(key)
     groups = [group for group in made.groups if any((group, arm, column) in made.cells for arm in made.arms)]
     lines = []
     for arm in made.arms:
@@ -65,9 +67,10 @@ def pivot(name: str, column: str) -> str:
     return _drawn(["method", *(_label(made, group) for group in groups)], lines)
 
 
-def lines(name: str, place: str, *columns: str) -> str:
+def lines(name: str, place: str, *keys: str) -> str:
     """One row per method and one column per score, for one group and for the methods without a latent dimension."""
     made = table(name)
+    columns = [made.column(key) for key in keys]
     first = _group(made, place)
     groups = [first, *(group for group in made.groups if NO_DIM in group and group != first)]
     shown = [(group, arm) for group, arm in made.lines if group in groups]
@@ -80,23 +83,24 @@ def lines(name: str, place: str, *columns: str) -> str:
     return _drawn(["method", *map(_named, columns)], found)
 
 
-def against(name: str, arm: str, column: str) -> str:
+def against(name: str, arm: str, key: str) -> str:
     """Each other method minus `arm`, with p values, plain and corrected."""
     made = table(name)
+    column = made.column(key)
     found: dict[str, dict[Group, str]] = {}
     for d in made.differences:
         if d.column == column and arm in (d.first, d.second):
             found.setdefault(d.second if d.first == arm else d.first, {})[d.group] = _more(d, arm)
     groups = [group for group in made.groups if any(group in of for of in found.values())]
     body = [[other, *(of.get(group, "") for group in groups)] for other, of in found.items()]
-    return _drawn([f"{_named(column)}, against {arm}", *(_label(made, group) for group in groups)], body)
+    return _drawn([f"{_named(column)}, difference to {arm}", *(_label(made, group) for group in groups)], body)
 
 
-def more(name: str, place: str, arm: str, other: str, column: str) -> str:
+def more(name: str, place: str, arm: str, other: str, key: str) -> str:
     """`arm` minus `other` in one group, with p values, plain and corrected."""
     made = table(name)
     group = _group(made, place)
-    pair = {arm, other}
+    pair, column = {arm, other}, made.column(key)
     (found,) = (d for d in made.differences if (d.group, d.column) == (group, column) and {d.first, d.second} == pair)
     return _more(found, other)
 
@@ -108,16 +112,17 @@ def _more(d: Difference, arm: str) -> str:
     return f"{text if d.winner is None else f'**{text}**'} (p {_p(d.p)}, {_p(d.adjusted)})"
 
 
-def value(name: str, place: str, arm: str, column: str) -> str:
+def value(name: str, place: str, arm: str, key: str) -> str:
     """A mean over seeds; for the arm `floor`, the score of real against real."""
     made = table(name)
-    group = _group(made, place)
+    group, column = _group(made, place), made.column(key)
     return tables.figure(made.floors[group, column] if arm == "floor" else made.cells[group, arm, column].mean)
 
 
-def below(name: str, arm: str, other: str, column: str) -> str:
+def below(name: str, arm: str, other: str, key: str) -> str:
     """In how many of the groups that have both methods the mean of `arm` is below that of `other`."""
     made = table(name)
+    column = made.column(key)
     pairs = [(made.cells.get((group, arm, column)), made.cells.get((group, other, column))) for group in made.groups]
     less = [first.mean < second.mean for first, second in pairs if first is not None and second is not None]
     return f"{sum(less)} of {len(less)}"
@@ -158,7 +163,7 @@ def _label(made: Table, group: Group) -> str:
     return f"{tables.NAMES[factor]} = {here:,}" if isinstance(here, int) else str(here)
 
 
-def _named(column: str) -> str:
+def _named(column: Column) -> str:
     name, small = tables.heading(column)
     return f"{name} ({small})" if small else name
 

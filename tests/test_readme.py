@@ -83,8 +83,8 @@ def test_a_difference_in_a_sentence_is_that_of_the_table(figures):
     said = figures.more("mnist", "8", "VAE", "NeuroSQL", key)
     back = figures.more("mnist", "8", "NeuroSQL", "VAE", key)
     assert f"| {said} |" in figures.against("mnist", "NeuroSQL", key) and said.split(" ", 1)[1] == back.split(" ", 1)[1]
-    cells = figures.table("mnist").cells
-    vae, ours = (cells[("mnist", 8), arm, key] for arm in ("VAE", "NeuroSQL"))
+    made = figures.table("mnist")
+    vae, ours = (made.cells[("mnist", 8), arm, made.column(key)] for arm in ("VAE", "NeuroSQL"))
     assert (vae.mean > ours.mean) == ("+" in said) == ("-" in back.split(" ")[0])
 
 

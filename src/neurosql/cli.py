@@ -326,13 +326,33 @@ class MergeBench:
 
 
 @dataclass(frozen=True)
+class MigrateBench:
+    """Bring results of an earlier version up to date: their form, and the config of each run.
+
+    Each run is matched to the declared run of the same identity: use it where settings were renamed since, not where
+    their values changed.
+    """
+
+    folder: tyro.conf.Positional[str]
+    """A folder that `bench run` filled."""
+    budget: Budget | None = None
+    """The budget that it was made with; by default the folder's name."""
+
+    def __call__(self) -> None:
+        from neurosql.bench import commands
+
+        commands.migrate(self.folder, self.budget)
+
+
+@dataclass(frozen=True)
 class Bench:
-    """The paper's experiments and ours: list them, run them, join results of several machines."""
+    """The paper's experiments and ours: list them, run them, join results of several machines, migrate old results."""
 
     action: (
         Annotated[ListBench, tyro.conf.subcommand("list")]
         | Annotated[RunBench, tyro.conf.subcommand("run")]
         | Annotated[MergeBench, tyro.conf.subcommand("merge")]
+        | Annotated[MigrateBench, tyro.conf.subcommand("migrate")]
     )
 
     def __call__(self) -> None:

@@ -20,6 +20,7 @@ from neurosql.checkpoint import CODES, CONFIG, HISTORY, MODEL, SPLIT, USED, RunF
 from neurosql.data import catalogue, check, fetch
 from neurosql.errors import InputError
 from neurosql.metrics import weights
+from neurosql.metrics.pairs import reconstruction_score
 from neurosql.metrics.score import Score, table
 from neurosql.report import page, pictures
 from neurosql.run import Run
@@ -157,6 +158,7 @@ def evaluate(path: str, against: str | None, options: evaluation.Options) -> Non
 
 
 def report(path: str) -> None:
+    from neurosql.bench.experiments import find
     from neurosql.report import bench
 
     place = Path(path)
@@ -167,7 +169,7 @@ def report(path: str) -> None:
     elif place.is_dir():
         written = bench.write_all(place)
     elif place.suffix == ".csv" and place.is_file():
-        written = bench.write(place)
+        written = bench.write(find(place.stem), place)
     else:
         raise InputError(f"{path} is neither a run folder, nor a .csv of results, nor a folder of them")
     for file in written:
@@ -238,7 +240,7 @@ def _finish(run: Run, x: np.ndarray, path: Path) -> None:
     """Scores, pictures and the page of a run trained on x (n, *shape)."""
     scores = {}
     if run.data["kind"] != "vector" and run.has_codes:
-        score = evaluation.reconstruction_score(x, run.reconstruct())
+        score = reconstruction_score(x, run.reconstruct())
         scores[score.key] = score.record()
     (path / SCORES).write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     drawn = pictures.draw_all(run, x, path, run.settings.training.seed)

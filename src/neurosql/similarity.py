@@ -6,8 +6,11 @@ variances, averaged over the positions where the window lies inside the image:
     SSIM = (2 m_x m_y + C1) (2 s_xy + C2) / ((m_x^2 + m_y^2 + C1) (s_x^2 + s_y^2 + C2)),  C1 = 0.01^2, C2 = 0.03^2
 
 An image that is smaller than the window gets the largest odd window w that fits, with sigma 1.5 w / 11. Arrays are
-(n, c, *spatial) with one, two or three spatial axes. These are the plain torch paths, and the training loss; the
-compiled matrix is in native/.
+(n, c, *spatial) with one, two or three spatial axes.
+
+There are three ways to it. `ssim`, pair by pair with its gradient, is the reference: it is the training loss, the
+score, and what tests compare with scikit-image. `ssim_matrix` and `ssim_matrix_by_windows` are fast paths to the same
+values for all pairs, on a processor and on a GPU. The compiled matrix in native/ is faster still where it is built.
 """
 
 from __future__ import annotations

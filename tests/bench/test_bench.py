@@ -3,11 +3,14 @@
 import json
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +19,14 @@ from scipy import stats
 
 from neurosql import cli, presets
 from neurosql.bench import compare, queue, rows, sources, work
+from neurosql.bench import jobs as jobs_folder
+from neurosql.bench import merge as merge_benches
+from neurosql.bench import run as run_bench
 from neurosql.bench.declare import SCALES, Arm, Experiment, Grid, Job
-from neurosql.bench.experiments import DIFFER, EXPERIMENTS, TO_OURS, TO_PAPER
+from neurosql.bench.experiments import EXPERIMENTS
+from neurosql.bench.experiments.choices import DIFFER, TO_OURS, TO_PAPER
 from neurosql.errors import InputError
+from neurosql.metrics.column import Column, of_codes, paired_train, resource, sampled
 from neurosql.report import bench as page
 from neurosql.report import plots, tables
 
@@ -57,7 +65,7 @@ def jobs(tmp_path_factory):
 
 
 def carried_out(experiment, root, folder, seeds=1):
-    """Every run of an experiment, in this process unless another has done it; their pictures lie together."""
+    """Every run of an experiment, in this process unless another has done it."""
     results = []
     for job in experiment.jobs("smoke", seeds):
         own = folder / job.folder
@@ -65,9 +73,7 @@ def carried_out(experiment, root, folder, seeds=1):
         with work.locked(own):
             if not (own / work.ROW).is_file():
                 work.carry_out(job, sources.path_of(job, str(root)), own)
-                for picture in own.glob("*.png"):
-                    picture.rename(folder / f"{job.folder}-{picture.name}")
-            row = json.loads((own / work.ROW).read_text("utf-8"))
+            row = rows.from_record(json.loads((own / work.ROW).read_text("utf-8")))
         results.append(rows.identity(job) | {k: v for k, v in row.items() if k not in rows.IDENTITY})
     return results
 
@@ -78,23 +84,30 @@ def test_every_experiment_runs_and_fills_its_table(name, pictures, jobs, tmp_pat
     results = carried_out(experiment, pictures, jobs)
     rows.write(tmp_path / f"{name}.csv", results)
     table = compare.build(experiment, rows.read(tmp_path / f"{name}.csv").values())
-    needs_weights = {column for column in experiment.columns if column.startswith(("lpips", "vgg"))}
+    needs_weights = {column for column in experiment.columns if column.record.weights}
     assert set(table.columns) == set(experiment.columns) - needs_weights
     lines = {(tuple(row[factor] for factor in experiment.rows), row["arm"]) for row in results}
     assert set(table.lines) == lines and len(results) == len(list(experiment.jobs("smoke", 1)))
-    written = page.write(tmp_path / f"{name}.csv", jobs)
+    written = page.write(experiment, tmp_path / f"{name}.csv", jobs)
     text = written[0].read_text("utf-8")
     assert all(arm.name.replace("'", "&#x27;") in text for grid in experiment.grids for arm in grid.arms)
     floors = tables.floors_of(table)
-    assert floors is None or tables.FLOORS[floors] in text
-    sheets = len(results) if "samples" in experiment.figures else 0
+    assert floors is None or tables.floors_in_words(table) in text
     plotted = "lines" in experiment.figures or (
         "latent_dim" in experiment.rows and len({r["data"] for r in results}) == 1
     )
-    assert text.count("data:image/png") >= sheets + plotted
-    contacts = {(row["data"], row["latent_dim"]) for row in results if row["latent_dim"] != ""}
-    drawn = {file.name for file in written} & {f"{name}-{data}-{dim}.png" for data, dim in contacts}
-    assert len(drawn) == ("contact" in experiment.figures) * len(contacts)
+    places = {(row["data"], row["pixels"], row["latent_dim"]) for row in results if row["latent_dim"] != ""}
+    sheets = len(places) if "samples" in experiment.figures else 0
+    planes = len({place for place in places if place[2] == 2}) if "planes" in experiment.figures else 0
+    assert text.count("data:image/png") == sheets + planes + plotted
+    drawn = [file.name for file in written if file.parent.name == jobs_folder.PICTURES]
+    shared = [place for place in places if place[0] != "celeba"] if sheets else []
+    assert len(drawn) == len(shared) + planes + plotted
+    # From a copy without the runs, the page is the same but for samples that may not be passed on.
+    copied = shutil.copytree(tmp_path, tmp_path / "copy")
+    again = page.write(experiment, copied / f"{name}.csv")[0].read_text("utf-8")
+    assert again.count("data:image/png") == text.count("data:image/png") - (sheets - len(shared))
+    assert not [file for file in tmp_path.rglob(f"{name}-*celeba-*.png") if file.parent.name == jobs_folder.PICTURES]
 
 
 def test_the_list_names_every_experiment(capsys):
@@ -188,7 +201,14 @@ def test_holm_rejects_step_by_step():
     assert compare.holm([]) == []
 
 
-TOY = Experiment("toy", "Toy", "?", (Grid((Arm("a"), Arm("b"), Arm("c"))),), ("ssim sampled", "drift codes"))
+SSIM, AGAIN, DRIFT, PROXY = sampled("ssim"), paired_train("ssim"), of_codes("drift"), sampled("proxy-fid", "random net")
+TIME, TRAINED = resource("epoch seconds"), resource("parameters trained")
+TOY = Experiment("toy", "Toy", "?", (Grid((Arm("a"), Arm("b"), Arm("c"))),), (SSIM, DRIFT))
+
+
+def scored(row, values):
+    """A row with scores besides those that it has."""
+    return row | {"scores": row.get("scores", {}) | {column: rows.Found(value) for column, value in values.items()}}
 
 
 def toy_rows(**of):
@@ -198,7 +218,7 @@ def toy_rows(**of):
     own = {arm: chance.normal(scale=0.001, size=5) for arm in of}
     return [
         {"data": "mnist", "latent_dim": 8, "backbone": "convnet", "arm": arm, "seed": seed, "status": "done"}
-        | {"config": arm, "ssim sampled": float(mean + noise[seed] + own[arm][seed]), "drift codes": 1.0}
+        | scored({"config": arm}, {SSIM: float(mean + noise[seed] + own[arm][seed]), DRIFT: 1.0})
         for arm, mean in of.items()
         for seed in range(5)
     ]
@@ -206,7 +226,7 @@ def toy_rows(**of):
 
 def test_a_cell_is_bold_only_when_it_is_better_than_every_other():
     table = compare.build(TOY, toy_rows(a=0.5, b=0.4, c=0.3))
-    assert table.bold == {(("mnist", 8), "a", "ssim sampled")}
+    assert table.bold == {(("mnist", 8), "a", SSIM)}
     assert table.wins() == {"a": (2, 0, 2), "b": (1, 1, 2), "c": (0, 2, 2)}
     # Level with one other, it isn't, however far the third is behind.
     level = compare.build(TOY, toy_rows(a=0.5, b=0.5, c=0.3))
@@ -236,11 +256,11 @@ def test_ratios_are_to_the_same_seed_of_the_same_group():
         for (arm, dim), both in taken.items()
         for seed, seconds in enumerate(both)
     ]
-    column = "epoch seconds over b"
-    table = compare.build(replace(TOY, columns=("epoch seconds", column)), results)
+    column = resource("epoch seconds", over="b")
+    table = compare.build(replace(TOY, columns=(TIME, column)), results)
     means = {(group[1], arm): table.cells[group, arm, column].mean for group, arm in table.lines}
     assert means == {(2, "a"): 7.5, (2, "b"): 1.0, (8, "a"): 5.5, (8, "b"): 1.0, ("", "c"): 2.0}
-    assert {d.column for d in table.differences} == {"epoch seconds"}
+    assert {d.column for d in table.differences} == {TIME}
     assert tables.heading(column) == ("epoch seconds ↓", "over b's")
     alone = compare.build(replace(TOY, columns=(column,)), [row for row in results if row["arm"] != "b"])
     assert alone.columns == ()
@@ -248,9 +268,9 @@ def test_ratios_are_to_the_same_seed_of_the_same_group():
 
 def test_what_is_chosen_beforehand_is_shown_and_not_tested():
     results = [row | {"parameters trained": len(row["arm"])} for row in toy_rows(a=0.5, bb=0.4)]
-    table = compare.build(replace(TOY, columns=("ssim sampled", "parameters trained")), results)
-    assert table.cells[("mnist", 8), "bb", "parameters trained"].mean == 2
-    assert {d.column for d in table.differences} == {"ssim sampled"}
+    table = compare.build(replace(TOY, columns=(SSIM, TRAINED)), results)
+    assert table.cells[("mnist", 8), "bb", TRAINED].mean == 2
+    assert {d.column for d in table.differences} == {SSIM}
 
 
 def test_averages_are_of_contenders_that_ran_in_every_dimension():
@@ -270,14 +290,15 @@ def test_every_score_has_the_direction_that_it_declares(digits):
     unseen = data.from_array(digits[0][120:200], digits[1][120:200])
     options = evaluate.Options(samples=40, downstream=True, synthetic=40, classifier_steps=3)
     found = evaluate.evaluate(run, images.take(run.index), unseen, options)
-    sign = {"higher": 1, "lower": -1, "none": 0}
-    assert {s.key: compare.direction(s.key) for s in found.scores} == {s.key: sign[s.direction] for s in found.scores}
-    with pytest.raises(KeyError):
-        compare.direction("beauty")
+    assert found.scores and {s.key for s in found.scores if s.direction != s.column.record.direction} == set()
+    for score in found.scores:
+        score.column.check()
+    with pytest.raises(InputError, match="score must be one of"):
+        assert Column("beauty").record is None
 
 
 def test_the_papers_figures_stand_beside_the_cells_that_they_belong_to():
-    results = [row | {"arm": "VAE", "proxy-fid random net sampled": 1.0} for row in toy_rows(a=0.5)]
+    results = [scored(row | {"arm": "VAE"}, {PROXY: 1.0}) for row in toy_rows(a=0.5)]
     results = [row | {"latent_dim": 2} for row in results]
     table = compare.build(EXPERIMENTS["mnist"], results)
     assert table.printed[("mnist", 2), "VAE", "proxy-fid"] == pytest.approx(1.070473)
@@ -285,7 +306,8 @@ def test_the_papers_figures_stand_beside_the_cells_that_they_belong_to():
     assert averages.printed[("mnist",), "VAE", "ssim"] == pytest.approx(0.178999)
     main = compare.build(EXPERIMENTS["main"], results)
     assert main.printed[("mnist",), "VAE", "ssim"] == pytest.approx(0.179)
-    classified = [row | {"arm": "NeuroSQL, by class", "downstream accuracy sampled": 0.9} for row in results]
+    accuracy = sampled("downstream accuracy")
+    classified = [scored(row | {"arm": "NeuroSQL, by class"}, {accuracy: 0.9}) for row in results]
     assert compare.build(EXPERIMENTS["downstream"], classified).printed[
         ("mnist", 2), "NeuroSQL, by class", "downstream accuracy"
     ] == pytest.approx(0.8771)
@@ -296,13 +318,12 @@ def test_the_papers_figures_stand_beside_the_cells_that_they_belong_to():
 
 
 def test_a_figure_of_the_paper_stands_beside_ours():
-    ours = {"proxy-fid random net sampled": 1.0, "ssim sampled": 0.1, "ssim paired-train": 0.6}
-    results = [row | {"arm": arm, "latent_dim": 2} | ours for row in toy_rows(a=0.5) for arm in ("VAE", "NeuroSQL, x")]
-    table = compare.build(EXPERIMENTS["mnist"], results)
-    assert tables.layout(table) == [
-        *(("proxy-fid random net sampled", False), ("proxy-fid", True)),
-        *(("ssim sampled", False), ("ssim", True), ("ssim paired-train", False), ("lpips", True)),
+    ours = {PROXY: 1.0, SSIM: 0.1, AGAIN: 0.6}
+    results = [
+        scored(row | {"arm": arm, "latent_dim": 2}, ours) for row in toy_rows(a=0.5) for arm in ("VAE", "NeuroSQL, x")
     ]
+    table = compare.build(EXPERIMENTS["mnist"], results)
+    assert tables.layout(table) == [PROXY, "proxy-fid", SSIM, "ssim", AGAIN, "lpips"]
     heads, _, *lines = tables.to_markdown(table).splitlines()[2:]
     assert [len(line.split("|")) for line in lines] == [len(heads.split("|"))] * len(lines)
     shown = dict(zip(heads.split("|"), lines[0].split("|")))
@@ -318,7 +339,7 @@ def test_tables_as_latex_markdown_and_csv_hold_the_same_figures():
     latex, plain = tables.to_latex(table), tables.to_csv(table).splitlines()
     assert latex.count(r"\textbf") == 1 and latex.count(r"\\") >= 4 and "Toy" in latex
     assert plain[0].startswith("data,latent_dim,method,score,features,mode,mean") and len(plain) == 1 + 3 * 2
-    shown = tables.figure(table.cells[("mnist", 8), "a", "ssim sampled"].mean)
+    shown = tables.figure(table.cells[("mnist", 8), "a", SSIM].mean)
     assert shown in latex and f"**{shown}** ±" in tables.to_markdown(table)
     assert {line.count("|") for line in tables.to_markdown(table).splitlines()[2:]} == {6}
 
@@ -330,7 +351,7 @@ def test_a_plot_has_the_means_of_the_table_and_none_of_two_data_sets():
     panel = plots.panels(table)[0]
     shown = {(("mnist", dim), arm): cell.mean for arm, of in panel.arms.items() for dim, cell in of.items()}
     shown |= {(("mnist", ""), arm): cell.mean for arm, cell in panel.flat.items()}
-    assert shown == {line: table.cells[*line, "ssim sampled"].mean for line in table.lines} and len(shown) == 5
+    assert shown == {line: table.cells[*line, SSIM].mean for line in table.lines} and len(shown) == 5
     mixed = compare.build(TOY, results + [row | {"data": "oasis"} for row in toy_rows(a=0.1)])
     assert plots.draw(mixed) is None and plots.draw(table) is not None
 
@@ -353,7 +374,7 @@ def test_rows_survive_the_file(tmp_path):
     results[0] |= {"reason": 'it said "no", twice', "images": 2000}
     rows.write(tmp_path / "t.csv", results)
     again = rows.read(tmp_path / "t.csv")
-    assert [again[rows.key_of(row)]["ssim sampled"] for row in results] == [row["ssim sampled"] for row in results]
+    assert [again[rows.key_of(row)]["scores"] for row in results] == [row["scores"] for row in results]
     rows.write(
         tmp_path / "hash.csv", [results[0] | {"config": "12e456789012"}, results[1] | {"config": "000123456789"}]
     )
@@ -414,41 +435,76 @@ def test_a_bench_that_is_killed_again_and_again_ends_with_the_same_table(tmp_pat
     expected = without_times(tmp_path / "whole" / "cost.csv")
     assert without_times(tmp_path / "killed" / "cost.csv") == expected
     assert len(expected) == 4 and {row["status"] for row in expected} == {"done"}
-    assert len(list((tmp_path / "killed" / queue.PICTURES).glob("*.png"))) == 4 + 2
+    left = [path.name for path in (tmp_path / "killed" / jobs_folder.JOBS).glob("*/*.npz")]
+    assert left.count(jobs_folder.SAMPLES) == 4 and left.count(jobs_folder.PLANE) == 2
 
 
 def test_a_run_that_fails_is_kept_with_its_reason_and_does_not_stop_the_others(tmp_path, capsys):
     (tmp_path / "data" / "celeba").mkdir(parents=True)
     (tmp_path / "data" / "celeba" / "000001.jpg").write_text("<html>sign in</html>")
     grid = Grid((Arm("NeuroSQL"),), data=("celeba", "mnist"))
-    experiment = Experiment("start", "Two sets", "?", (grid,), ("ssim sampled",))
+    experiment = Experiment("two-sets", "Two sets", "?", (grid,), (SSIM,))
     plan = queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data"))
     queue.run(plan, 1, progress=False)
-    found = {row["data"]: row for row in rows.read(tmp_path / "out" / "start.csv").values()}
+    found = {row["data"]: row for row in rows.read(tmp_path / "out" / "two-sets.csv").values()}
     assert found["mnist"]["status"] == "done" and found["celeba"]["status"] == "failed"
     assert "000001.jpg" in found["celeba"]["reason"]
     # It isn't run again unless asked.
     assert not queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data")).left
     again = queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data"), retry=True)
     assert [job.data for job in again.left] == ["celeba"]
-    assert "failed" in page.write(tmp_path / "out" / "start.csv")[0].read_text("utf-8")
+    assert "failed" in page.write(experiment, tmp_path / "out" / "two-sets.csv")[0].read_text("utf-8")
 
 
 def test_scores_can_be_made_anew_without_training(tmp_path):
-    experiment = Experiment("start", "One run", "?", (Grid((Arm("NeuroSQL"),)),), ("ssim sampled",))
+    experiment = Experiment("one-run", "One run", "?", (Grid((Arm("NeuroSQL"),)),), (SSIM,))
     out = tmp_path / "out"
     queue.run(queue.plan([experiment], "smoke", out, 1), 1, progress=False)
-    first = rows.read(out / "start.csv")
+    first = rows.read(out / "one-run.csv")
     models = {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
     assert len(models) == 1 and not queue.plan([experiment], "smoke", out, 1).left
     plan = queue.plan([experiment], "smoke", out, 1, rescore=True)
     assert len(plan.left) == 1
     queue.run(plan, 1, progress=False)
     assert {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")} == models
-    again = rows.read(out / "start.csv")
+    again = rows.read(out / "one-run.csv")
     assert again.keys() == first.keys()
     for key, row in again.items():
         assert row | {"scoring seconds": 0} == first[key] | {"scoring seconds": 0}
+
+
+def test_an_experiment_of_ones_own_runs_merges_and_gets_its_page(tmp_path):
+    arms = (Arm("narrow", own={"width": 16}), Arm("wide", own={"width": 24}))
+    experiment = Experiment("own-widths", "Widths", "Does width matter?", (Grid(arms, dims=(2,)),), (SSIM, AGAIN))
+    path = run_bench(experiment, "smoke", tmp_path / "one", seeds=1, at_once=1, progress=False)
+    assert path == tmp_path / "one" / "own-widths.csv"
+    # Another declaration has a run in common: it isn't made again, and is called by the other's name.
+    other = replace(experiment, name="other", grids=(Grid((replace(arms[0], name="slim"),), dims=(2,)),))
+    assert not queue.plan([other], "smoke", tmp_path / "one", 1).left
+    counts = merge_benches([tmp_path / "one"], tmp_path / "all", "smoke", [experiment])
+    assert counts == {"own-widths": 2}
+    found = rows.read(tmp_path / "all" / "own-widths.csv")
+    assert [row["arm"] for row in found.values()] == ["narrow", "wide"] and all(r["scores"] for r in found.values())
+    text = page.write(experiment, tmp_path / "all" / "own-widths.csv")[0].read_text("utf-8")
+    assert "Does width matter?" in text and "slim" not in text
+    assert page.write_all(tmp_path / "all", [experiment])[0].name == "index.html"
+
+
+def test_experiments_of_other_packages_are_listed_and_files_are_not_run(tmp_path, capsys, monkeypatch):
+    (tmp_path / "offered.py").write_text(
+        "from neurosql.bench.declare import Arm, Experiment, Grid\n"
+        "TABLE = Experiment('offered', 'Offered', 'Is it found?', (Grid((Arm('a'),)),), ())\n"
+    )
+    (tmp_path / "offered.dist-info").mkdir()
+    (tmp_path / "offered.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1\n")
+    points = "[neurosql.experiments]\noffered = offered:TABLE\n"
+    (tmp_path / "offered.dist-info" / "entry_points.txt").write_text(points)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    command = [sys.executable, "-m", "neurosql", "bench", "list"]
+    listed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert listed.splitlines()[-1].split()[0] == "offered" and "Is it found?" in listed
+    assert cli.main(["bench", "run", str(tmp_path / "offered.py")]) == 2
+    assert "neurosql.bench.run" in capsys.readouterr().err and "offered" not in sys.modules
 
 
 def test_data_that_are_not_at_hand_are_said(tmp_path, capsys, monkeypatch):
@@ -462,16 +518,16 @@ def test_data_that_are_not_at_hand_are_said(tmp_path, capsys, monkeypatch):
 
 def test_results_of_two_machines_are_joined(tmp_path, capsys):
     jobs = list(EXPERIMENTS["start"].jobs("laptop", 2))
-    made = [rows.identity(job) | {"status": "done", "ssim sampled": 0.1 * i} for i, job in enumerate(jobs)]
+    made = [scored(rows.identity(job) | {"status": "done"}, {SSIM: 0.1 * i}) for i, job in enumerate(jobs)]
     for i in (0, 1):
         rows.write(tmp_path / f"m{i}" / "start.csv", made[i::2])
-    sheet = f"{jobs[1].folder}-{work.SHEET}"
-    (tmp_path / "m1" / queue.PICTURES).mkdir()
-    Image.new("L", (4, 4)).save(tmp_path / "m1" / queue.PICTURES / sheet)
+    left = f"{jobs_folder.JOBS}/{jobs[1].folder}/{jobs_folder.SAMPLES}"
+    (tmp_path / "m1" / left).parent.mkdir(parents=True)
+    np.savez(tmp_path / "m1" / left, samples=np.zeros((36, 1, 4, 4), np.uint8))
     assert cli.main(["bench", "merge", str(tmp_path / "m0"), str(tmp_path / "m1"), "--out", str(tmp_path / "all")]) == 0
     joined = rows.read(tmp_path / "all" / "start.csv")
     assert list(joined) == [job.key for job in jobs]
-    assert (tmp_path / "all" / queue.PICTURES / sheet).is_file()
+    assert (tmp_path / "all" / left).is_file()
     assert cli.main(["bench", "merge", str(tmp_path / "nowhere"), "--out", str(tmp_path / "all")]) == 2
     assert cli.main(["report", str(tmp_path / "all")]) == 0
     assert (tmp_path / "all" / "index.html").is_file() and (tmp_path / "all" / "tables" / "start.tex").is_file()
@@ -489,3 +545,15 @@ def test_the_split_of_a_job_is_its_own_and_stays(shared_data, tmp_path):
         again = sources.read(job, source, tmp_path / f"{job.seed}.json")
         np.testing.assert_array_equal(images.x, again.x)
     assert (tmp_path / "0.json").read_text() != (tmp_path / "1.json").read_text()
+
+
+def test_no_samples_of_celeba_are_kept_and_others_name_their_data():
+    results = Path(__file__).parent.parent.parent / "results"
+    if not results.is_dir():
+        pytest.skip("these tests do not stand in a source tree")
+    kept = [path for path in results.rglob("*.png") if path.parent.name == jobs_folder.PICTURES]
+    assert kept and not [path.name for path in kept if "-celeba-" in path.name]
+    # A picture that is called by a hash says nothing of what it shows.
+    assert not [path.name for path in kept if re.match(r"[0-9a-f]{12}-\d", path.name)]
+    assert not sources.SOURCES["celeba"].samples_may_be_shared
+    assert sources.SOURCES["afhq"].credit and sources.SOURCES["oasis"].credit

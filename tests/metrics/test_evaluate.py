@@ -9,7 +9,8 @@ import torch
 from neurosql import InputError, data, fit
 from neurosql.cli import main
 from neurosql.data import from_array
-from neurosql.evaluate import Options, evaluate, random_pairs
+from neurosql.evaluate import Options, evaluate
+from neurosql.metrics.pairs import random_pairs
 from neurosql.similarity import ssim
 
 QUICK = dict(generator="mlp", width=32, epochs=3, every=1, batch_size=50)

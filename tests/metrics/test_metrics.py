@@ -12,13 +12,14 @@ from sklearn.neighbors import NearestNeighbors
 
 from neurosql import InputError
 from neurosql.cost import Cost
-from neurosql.metrics import codes, features
+from neurosql.metrics import codes, column, features
 from neurosql.metrics.classifier import evaluate_classifier, train_classifier
+from neurosql.metrics.column import paired_train, resource, sampled
 from neurosql.metrics.frechet import frechet_distance
 from neurosql.metrics.kernels import cubic_kernel, gaussian_kernel, median_bandwidths, mmd
 from neurosql.metrics.memorisation import divided, memorisation, nearest_images
 from neurosql.metrics.neighbours import prdc
-from neurosql.metrics.score import Column, Score, table
+from neurosql.metrics.score import Score, table
 from neurosql.metrics.statistics import mean_interval, proportion_interval
 from neurosql.metrics.two_sample import two_sample_accuracy
 
@@ -321,13 +322,24 @@ def test_the_classifier_learns_and_has_a_seed(pictures):
 
 
 def test_a_column_does_not_mix_modes():
-    sampled = Score("ssim", 0.1, "sampled", "higher", 50)
-    paired = Score("ssim", 0.6, "paired-train", "higher", 50)
-    with pytest.raises(InputError, match="mix modes: paired-train and sampled"):
-        Column((sampled, paired))
-    with pytest.raises(InputError, match="mix names"):
-        Column((sampled, Score("lpips", 0.1, "sampled", "higher", 50)))
-    assert Column((sampled, Score("ssim", 0.3, "sampled", "higher", 50))).best() == 1
+    one = Score("ssim", 0.1, "sampled", "higher", 50)
+    assert one.column == Score("ssim", 0.3, "sampled", "higher", 20).column == sampled("ssim")
+    others = [
+        Score("ssim", 0.1, "paired-train", "higher", 50),
+        Score("lpips", 0.1, "sampled", "lower", 50),
+        Score("kid", 0.1, "sampled", "lower", 50, features="pixels"),
+        Score("kid", 0.1, "sampled", "lower", 50, features="classifier"),
+    ]
+    assert len({score.column for score in [one, *others]}) == len({score.key for score in [one, *others]}) == 5
+    assert column.find([score.column for score in others], "kid pixels sampled") == sampled("kid", "pixels")
+    with pytest.raises(InputError, match="no column 'ssim sampled'"):
+        column.find([score.column for score in others], one.key)
+
+
+@pytest.mark.parametrize("wrong", [sampled("kid"), sampled("kid", "taste"), paired_train("kid"), resource("ssim")])
+def test_a_column_has_only_what_its_record_has(wrong):
+    with pytest.raises(InputError, match=r"(features|mode) of '(kid|ssim)' must be one of"):
+        wrong.check()
 
 
 def test_a_score_survives_its_record():

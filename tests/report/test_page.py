@@ -16,7 +16,8 @@ from PIL import Image
 
 from neurosql import fit, open_run
 from neurosql.cli import main
-from neurosql.metrics.score import MODES, Score
+from neurosql.metrics.records import MODES
+from neurosql.metrics.score import Score
 from neurosql.report import again, document, scores
 from neurosql.report.document import Cell
 

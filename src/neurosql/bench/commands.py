@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from neurosql import bench
+from neurosql.bench import migrate as migration
 from neurosql.bench import queue, rows, sources
+from neurosql.bench.declare import SCALES
 from neurosql.bench.experiments import EXPERIMENTS, find
 from neurosql.errors import InputError
 
 
 def show(budget: str) -> None:
+    """List the experiments with the number of their runs."""
     width = max(map(len, EXPERIMENTS))
-    for name, experiment in EXPERIMENTS.items():
+    for name in EXPERIMENTS:
+        experiment = find(name)
         count = len({job.key for job in experiment.jobs(budget)})
         print(f"{name:<{width}}  {count:>4} runs  {experiment.title}. {experiment.question}")
 
@@ -29,9 +34,10 @@ def run(
     rescore: bool,
     dry: bool,
 ) -> None:
+    """Run what is left of some experiments."""
     if not names:
         raise InputError("name an experiment, or all: `neurosql bench list` shows them")
-    chosen = list(EXPERIMENTS.values()) if "all" in names else [find(name) for name in dict.fromkeys(names)]
+    chosen = [find(name) for name in (EXPERIMENTS if "all" in names else dict.fromkeys(names))]
     for what, value in (("seeds", seeds), ("jobs", slots)):
         if value is not None and value < 1:
             raise InputError(f"{what} must be at least 1, got {value}")
@@ -64,8 +70,22 @@ def run(
 
 
 def merge(folders: Sequence[str], out: str, budget: str) -> None:
-    counts = queue.merge(EXPERIMENTS, budget, Path(out), [Path(folder) for folder in folders])
+    """Join the results of several machines."""
+    counts = bench.merge(folders, out, budget)
     if not counts:
         raise InputError(f"no results in {', '.join(folders)}")
     for name, count in counts.items():
         print(f"wrote      {Path(out) / f'{name}.csv'}: {count} runs")
+
+
+def migrate(folder: str, budget: str | None) -> None:
+    """Bring results of earlier versions up to date, and say what was done."""
+    budget = budget or Path(folder).resolve().name
+    if budget not in SCALES:
+        raise InputError(f"name the budget of {folder} by --budget: its folder is not called {', '.join(SCALES)}")
+    moved = migration.migrate(Path(folder), budget)
+    for done in moved:
+        print(f"migrated   {done.sentence()}")
+        for words in done.unmatched:
+            print(f"unmatched  {done.name}.csv: {words}")
+    print(f"re-keyed   {sum(len(done.rekeyed) for done in moved)} of {sum(done.runs for done in moved)} runs")

@@ -15,51 +15,13 @@ import numpy as np
 from scipy import stats
 
 from neurosql.bench.declare import Experiment
-from neurosql.bench.rows import DONE, FLOOR, Row
-from neurosql.metrics.score import parts_of
+from neurosql.bench.rows import DONE, Row, floor_of, value_of
+from neurosql.metrics.column import Column
+from neurosql.metrics.column import find as find_column
 from neurosql.metrics.statistics import mean_interval
 
 SIGNIFICANT = 0.05
-LOWER = (
-    *("proxy-fid", "frechet", "kid", "mmd", "lpips", "vgg-cosine", "suspiciously close", "two-sample accuracy"),
-    *("epoch seconds", "peak megabytes", "seconds"),
-)
-HIGHER = (
-    *(
-        "ssim",
-        "ssim, all training images",
-        "precision",
-        "recall",
-        "density",
-        "coverage",
-        "10-nn purity",
-        "silhouette",
-        "trustworthiness",
-    ),
-    *("codes in use", "downstream accuracy", "downstream precision", "downstream recall"),
-)
-COUNTS = ("parameters trained", "parameters sampling")
-"""Chosen before anything runs: there is nothing to test."""
-NEITHER = ("drift", *COUNTS)
-RATIO = " over "
-"""`COLUMN over ARM` is a column divided by what that contender has in the same group with the same seed."""
-
 Group = tuple[Any, ...]
-
-
-def direction(column: str) -> int:
-    """1 where more is better, -1 where less is, 0 where neither."""
-    name = parts_of(ratio_of(column)[0])[0]
-    for names, sign in ((HIGHER, 1), (LOWER, -1), (NEITHER, 0)):
-        if name in names:
-            return sign
-    raise KeyError(f"nobody has said which way {column!r} is better")
-
-
-def ratio_of(column: str) -> tuple[str, str | None]:
-    """A column, and the contender whose figures it is divided by, if any."""
-    name, _, reference = column.partition(RATIO)
-    return name, reference or None
 
 
 @dataclass(frozen=True)
@@ -77,7 +39,7 @@ class Difference:
     """A paired comparison of two contenders in one group, on the seeds that both have."""
 
     group: Group
-    column: str
+    column: Column
     first: str
     second: str
     mean: float
@@ -89,7 +51,7 @@ class Difference:
     @property
     def winner(self) -> str | None:
         """Who is better, if the difference holds up."""
-        sign = direction(self.column)
+        sign = self.column.record.sign
         if sign == 0 or self.mean == 0 or not self.adjusted < SIGNIFICANT:
             return None
         return self.first if sign * self.mean > 0 else self.second
@@ -102,23 +64,27 @@ class Difference:
 
 @dataclass
 class Table:
-    """An experiment's results: a line for each group and contender."""
+    """An experiment's results: one line per group and contender."""
 
     experiment: Experiment
     factors: tuple[str, ...]
-    columns: tuple[str, ...]
+    columns: tuple[Column, ...]
     lines: list[tuple[Group, str]] = field(default_factory=list)
-    cells: dict[tuple[Group, str, str], Estimate] = field(default_factory=dict)
+    cells: dict[tuple[Group, str, Column], Estimate] = field(default_factory=dict)
     """By group, contender and column."""
-    bold: set[tuple[Group, str, str]] = field(default_factory=set)
-    floors: dict[tuple[Group, str], float] = field(default_factory=dict)
-    """Real against real, by group and column."""
+    bold: set[tuple[Group, str, Column]] = field(default_factory=set)
+    floors: dict[tuple[Group, Column], float] = field(default_factory=dict)
+    """By group and column."""
     printed: dict[tuple[Group, str, str], float] = field(default_factory=dict)
     """The paper's figures, by group, contender and name of the score: of samples unless noted, it says of all."""
     differences: list[Difference] = field(default_factory=list)
     seeds: int = 0
     verdicts: dict[tuple[Group, str], str] = field(default_factory=dict)
     """Memorisation: the worst verdict of all seeds."""
+
+    def column(self, key: str) -> Column:
+        """The column of the experiment that is called so in words."""
+        return find_column(self.experiment.columns, key)
 
     @property
     def groups(self) -> list[Group]:
@@ -143,15 +109,20 @@ class Table:
 
 def build(experiment: Experiment, rows: Iterable[Row], averaged: bool = False) -> Table:
     """The table of an experiment; `averaged` over latent dimensions."""
-    rows = _with_ratios([row for row in rows if row["status"] == DONE], experiment)
+    rows = [row for row in rows if row["status"] == DONE]
+    ratios = _ratios(rows, experiment)
+
+    def here(row: Row, column: Column) -> float | None:
+        return ratios.get((id(row), column)) if column.over else _number(value_of(row, column))
+
     factors = tuple(name for name in experiment.rows if not (averaged and name == "latent_dim"))
     if "latent_dim" not in factors:
         rows = _comparable(rows, factors)
-    columns = tuple(c for c in experiment.columns if any(_number(row.get(c)) is not None for row in rows))
+    columns = tuple(c for c in experiment.columns if any(here(row, c) is not None for row in rows))
     table = Table(experiment, factors, columns, seeds=len({row["seed"] for row in rows}))
     printed = {arm.name: arm.printed for grid in experiment.grids for arm in grid.arms if arm.printed}
-    values: dict[tuple[Group, str, str], dict[int, list[float]]] = {}
-    floors: dict[tuple[Group, str], list[float]] = {}
+    values: dict[tuple[Group, str, Column], dict[int, list[float]]] = {}
+    floors: dict[tuple[Group, Column], list[float]] = {}
     backbones: dict[Group, set[str]] = {}
     for row in rows:
         group, arm = tuple(row[name] for name in factors), str(row["arm"])
@@ -159,7 +130,7 @@ def build(experiment: Experiment, rows: Iterable[Row], averaged: bool = False) -
             table.lines.append((group, arm))
         backbones.setdefault(group, set()).add(row["backbone"])
         for column in columns:
-            value, floor = _number(row.get(column)), _number(row.get(FLOOR + column))
+            value, floor = here(row, column), _number(floor_of(row, column))
             if value is not None:
                 values.setdefault((group, arm, column), {}).setdefault(int(row["seed"]), []).append(value)
             if floor is not None:
@@ -180,30 +151,29 @@ def build(experiment: Experiment, rows: Iterable[Row], averaged: bool = False) -
     return table
 
 
-def _with_ratios(rows: list[Row], experiment: Experiment) -> list[Row]:
-    """The rows with the columns that are ratios.
+def _ratios(rows: list[Row], experiment: Experiment) -> dict[tuple[int, Column], float]:
+    """What the columns that are ratios hold, by row.
 
-    A contender without a latent dimension is set against the first one that the other contender has.
+    A contender without a latent dimension is divided by the first latent dimension that the other contender has.
     """
+    found: dict[tuple[int, Column], float] = {}
     for column in experiment.columns:
-        name, reference = ratio_of(column)
-        if reference is None:
+        if not column.over:
             continue
         known: dict[Group, float] = {}
         for row in rows:
-            value = _number(row.get(name))
-            if row["arm"] == reference and value:
+            value = _number(value_of(row, column.undivided))
+            if row["arm"] == column.over and value:
                 where = tuple(row[factor] for factor in experiment.rows)
                 without = tuple("" if factor == "latent_dim" else row[factor] for factor in experiment.rows)
                 known[(*where, row["seed"])] = value
                 known.setdefault((*without, row["seed"]), value)
-        rows = [row | {column: _ratio(row, name, known, experiment)} for row in rows]
-    return rows
-
-
-def _ratio(row: Row, name: str, known: dict[Group, float], experiment: Experiment) -> float | None:
-    value, of = _number(row.get(name)), known.get((*(row[factor] for factor in experiment.rows), row["seed"]))
-    return None if value is None or of is None else value / of
+        for row in rows:
+            value = _number(value_of(row, column.undivided))
+            of = known.get((*(row[factor] for factor in experiment.rows), row["seed"]))
+            if value is not None and of is not None:
+                found[id(row), column] = value / of
+    return found
 
 
 def _comparable(rows: list[Row], factors: tuple[str, ...]) -> list[Row]:
@@ -246,11 +216,11 @@ def holm(p: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _compare(table: Table, by_seed: dict[tuple[Group, str, str], dict[int, float]]) -> None:
+def _compare(table: Table, by_seed: dict[tuple[Group, str, Column], dict[int, float]]) -> None:
     """Test each pair of contenders of a group, and mark cells that are better than all others there."""
-    found: list[tuple[Group, str, str, str, float, float]] = []
+    found: list[tuple[Group, Column, str, str, float, float]] = []
     for column in table.columns:
-        if direction(column) == 0 or ratio_of(column)[1] is not None:
+        if column.record.sign == 0 or column.over:
             continue
         for group, arms in contenders(table).items():
             for (at, first), (to, second) in combinations(arms, 2):
@@ -310,12 +280,12 @@ def _printed(
     if method is None:
         return {}
     data, dim = str(named.get("data", "mnist")), str(named.get("latent_dim", ""))
-    backbone = "all" if experiment.name == "main" else next(iter(backbones)) if len(backbones) == 1 else ""
+    backbone = experiment.printed_under or (next(iter(backbones)) if len(backbones) == 1 else "")
     figures = printed_figures()
     found = figures.get((data, backbone, dim, method), {})
     if experiment.downstream:
         found = figures.get((data, backbone, "", method), {})
-    shown = {parts_of(column)[0] for column in experiment.columns}
+    shown = {column.score for column in experiment.columns if not column.over}
     return {score: value for score, value in found.items() if score in shown}
 
 

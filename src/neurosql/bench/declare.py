@@ -10,11 +10,12 @@ from typing import Any
 
 from neurosql import presets
 from neurosql.errors import InputError
+from neurosql.metrics.column import Column
 from neurosql.settings import METHODS, Settings
 
 SMOKE, LAPTOP, PAPER = "smoke", "laptop", "paper"
 OF_DIGITS = 28
-"""Pixels a side of MNIST."""
+"""Pixels on each side of a digit of MNIST."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Scale:
     images: int
     """Training images."""
     pixels: int | None
-    """Pixels a side, where the experiment does not say; None is the data set's own size."""
+    """Pixels on each side, where the experiment does not say; None is the data set's own size."""
     seeds: int
     samples: int
     """Samples that an evaluation draws."""
@@ -73,9 +74,9 @@ class Grid:
     images: tuple[int | None, ...] = (None,)
     """Training images; None is the budget's number."""
     pixels: tuple[int | None, ...] = (None,)
-    """Pixels a side; None is what the budget says."""
+    """Pixels on each side; None is what the budget says."""
     batches: tuple[int | None, ...] = (None,)
-    """Images a step; None is the budget's."""
+    """Images per step; None is the budget's."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ class Experiment:
     question: str
     """What it answers, in a sentence."""
     grids: tuple[Grid, ...]
-    columns: tuple[str, ...]
-    """Keys of scores, or names of resources."""
+    columns: tuple[Column, ...]
+    """Scores and resources."""
     rows: tuple[str, ...] = ("data", "latent_dim")
     """What tells the groups of rows apart; contenders are compared within a group."""
     averaged: bool = False
@@ -100,13 +101,20 @@ class Experiment:
     scored: bool = True
     """Whether the models are evaluated: runs that only measure time are not."""
     figures: tuple[str, ...] = ()
-    """Pictures beside the table: `samples` of each run, or all of them in one (`contact`), `planes`, `lines`."""
+    """Pictures beside the table: `samples` and latent `planes` of the first seed, and `lines` against the number of
+    images. With `contact` the samples are the result, and come first."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What all contenders share, by field name, besides what the budget sets."""
     epochs: Mapping[str, int] = field(default_factory=dict)
     """Epochs by budget, where it isn't the budget's number."""
     seeds: Mapping[str, int] = field(default_factory=dict)
     """Seeds by budget, where it isn't the budget's number."""
+    printed_under: str = ""
+    """The backbone that the paper prints its figures under, where that isn't the one of the runs."""
+
+    def __post_init__(self) -> None:
+        for column in self.columns:
+            column.check()
 
     def jobs(self, budget: str, seeds: int | None = None) -> Iterator[Job]:
         """Every run of the experiment, seed by seed: with one seed done there is a first table."""

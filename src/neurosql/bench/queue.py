@@ -1,4 +1,4 @@
-"""The queue of a bench: a process a run, as many at once as the machine bears, resumable at any moment."""
+"""The queue of a bench: one process per run, as many at once as the machine bears, resumable at any moment."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from tqdm import tqdm
 from neurosql import children, files
 from neurosql.bench import rows, sources
 from neurosql.bench.declare import Experiment, Job
-from neurosql.bench.experiments import EXPERIMENTS, find
+from neurosql.bench.jobs import JOBS, LEFT, LOG
 from neurosql.errors import InputError
 
-JOBS, PICTURES = "jobs", "pictures"
 GIGABYTES_EACH = 1.5
 """Memory that a run is expected to need, at most."""
 POLL = 0.2
@@ -74,7 +73,7 @@ def plan(
     """
     jobs = {experiment.name: list(experiment.jobs(budget, seeds)) for experiment in experiments}
     made = Plan(out, jobs, root)
-    made.results = rows.merge(rows.read(out / f"{name}.csv") for name in EXPERIMENTS)
+    made.results = rows.merge(rows.read(path) for path in _tables(out, list(jobs)))
     if retry:
         made.results = {key: row for key, row in made.results.items() if row["status"] == rows.DONE}
     every = {job.key: job for some in jobs.values() for job in some}
@@ -88,6 +87,12 @@ def plan(
     # Seed by seed, so that there are first tables soon; runs that measure time come last, when nothing else is running.
     made.left.sort(key=lambda job: (job.alone, job.seed))
     return made
+
+
+def _tables(out: Path, first: list[str]) -> list[Path]:
+    """The tables of a folder, the named ones first: experiments have runs in common, declared by whom they may."""
+    named = [out / f"{name}.csv" for name in first]
+    return named + [path for path in sorted(out.glob("*.csv")) if path not in named and rows.is_table(path)]
 
 
 def _forget_scores(plan: Plan, jobs: Iterable[Job]) -> None:
@@ -152,21 +157,18 @@ def _start(plan: Plan, job: Job) -> subprocess.Popen[bytes]:
     work.order(job, source, folder)
     (folder / work.REASON).unlink(missing_ok=True)
     environment = children.environment(**{} if job.alone else {"OMP_NUM_THREADS": "1"})
-    with (folder / "log.txt").open("ab") as log:
+    with (folder / LOG).open("ab") as log:
         command = children.command("-m", "neurosql.bench.work", str(folder))
         return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def _collect(plan: Plan, job: Job, status: int) -> rows.Row:
-    """The row that a run left, or one with the reason why it has none; its pictures are put with the others."""
+    """The row that a run left, or one with the reason why it has none."""
     from neurosql.bench import work
 
     folder = plan.folder(job)
     with suppress(OSError, ValueError):
-        row = json.loads((folder / work.ROW).read_text("utf-8"))
-        for picture in sorted(folder.glob("*.png")):
-            files.replace(plan.out / PICTURES / f"{job.folder}-{picture.name}", picture.read_bytes())
-        return row
+        return rows.from_record(json.loads((folder / work.ROW).read_text("utf-8")))
     reason = f"ended with status {status}"
     with suppress(OSError):
         words = (folder / work.REASON).read_text("utf-8").strip()
@@ -245,27 +247,30 @@ def shard_of(text: str) -> tuple[int, int]:
     raise InputError(f"a shard is i/k with 1 <= i <= k, such as 2/8, got {text!r}")
 
 
-def merge(names: Iterable[str], budget: str, out: Path, others: list[Path]) -> dict[str, int]:
-    """Join the tables that other folders hold into those of `out`; rows by experiment."""
+def merge(experiments: Iterable[Experiment], budget: str, out: Path, others: list[Path]) -> dict[str, int]:
+    """Join the tables that other folders hold into those of `out`, with what sheets are drawn from."""
     counts = {}
     for folder in others:
         if not folder.is_dir():
             raise InputError(f"no such folder: {folder}")
-    for name in sorted({path.stem for folder in others for path in folder.glob("*.csv")} & set(names)):
-        merged = rows.merge(rows.read(folder / f"{name}.csv") for folder in [out, *others])
-        rows.write(out / f"{name}.csv", ordered(name, budget, merged))
-        counts[name] = len(merged)
+    there = {path.stem for folder in others for path in folder.glob("*.csv")}
+    for experiment in sorted(experiments, key=lambda experiment: experiment.name):
+        if experiment.name in there:
+            table = f"{experiment.name}.csv"
+            merged = rows.merge(rows.read(folder / table) for folder in [out, *others])
+            rows.write(out / table, ordered(experiment, budget, merged))
+            counts[experiment.name] = len(merged)
     for folder in others:
-        for picture in sorted(folder.glob(f"{PICTURES}/*.png")):
-            target = out / picture.relative_to(folder)
+        for left in sorted(path for name in LEFT for path in folder.glob(f"{JOBS}/*/{name}")):
+            target = out / left.relative_to(folder)
             if not target.exists():
-                files.replace(target, picture.read_bytes())
+                files.replace(target, left.read_bytes())
     return counts
 
 
-def ordered(name: str, budget: str, found: dict[rows.Key, rows.Row]) -> list[rows.Row]:
+def ordered(experiment: Experiment, budget: str, found: dict[rows.Key, rows.Row]) -> list[rows.Row]:
     """Rows in the order of the declaration, and then those that it does not know."""
     most = 1 + max((key[1] for key in found), default=0)
-    known = [job.key for job in find(name).jobs(budget, most)]
+    known = [job.key for job in experiment.jobs(budget, most)]
     place = {key: number for number, key in enumerate(known)}
     return [found[key] for key in sorted(found, key=lambda key: (place.get(key, len(place)), key[1], key[0]))]

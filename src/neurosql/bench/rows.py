@@ -1,4 +1,9 @@
-"""Results as rows of one CSV a bench: what was run, what it took, its scores and their floors."""
+"""Results as two CSV files per experiment.
+
+`NAME.csv` has one row per run: what was run, how it ended, what it took, and on which machine. `scores/NAME.csv` has
+one row per run and score, with its features, its mode and its floor in columns of their own. Scores are written first:
+a run that stands in the table always has its scores.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,14 @@ import csv
 import io
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from neurosql import files
 from neurosql.bench.declare import Job
 from neurosql.errors import InputError
+from neurosql.metrics.column import Column
 
 DONE, FAILED = "done", "failed"
-# Columns that tell runs apart, then what they took, then (after these) scores and floors by name.
 IDENTITY = ("data", "images", "pixels", "backbone", "latent_dim", "batch", "arm", "preset", "seed", "config")
 OUTCOME = ("status", "reason")
 RESOURCES = (
@@ -23,13 +28,23 @@ RESOURCES = (
 MACHINE = ("version", "python", "torch", "cpu", "threads")
 MEASURED = ("seconds", "epoch seconds", "scoring seconds", "peak megabytes")
 """Columns that differ when a run is repeated."""
-FLOOR = "floor: "
 VERDICT = "memorisation"
+FIELDS = (*IDENTITY, *OUTCOME, *RESOURCES, *MACHINE, VERDICT)
+SCORES = "scores"
+"""The folder of the scores beside the tables of runs, and the field of a row that holds them by column."""
+SCORE_FIELDS = ("config", "seed", "score", "features", "mode", "value", "floor")
 WORDS = ("data", "backbone", "arm", "preset", "config", *OUTCOME, "version", "python", "torch", "cpu", VERDICT)
 """Columns that are never numbers, though a hash may look like one."""
 
 Row = dict[str, Any]
 Key = tuple[str, int]
+
+
+class Found(NamedTuple):
+    """A score in a table."""
+
+    value: float
+    floor: float | None = None
 
 
 def identity(job: Job) -> Row:
@@ -42,28 +57,109 @@ def key_of(row: Row) -> Key:
     return row["config"], int(row["seed"])
 
 
+def value_of(row: Row, column: Column) -> Any:
+    """What a run has in a column: a resource, or a score; None where it has nothing."""
+    if column.measured:
+        return row.get(column.score)
+    found = row.get(SCORES, {}).get(column)
+    return None if found is None else found.value
+
+
+def floor_of(row: Row, column: Column) -> float | None:
+    """The floor of a score of a run."""
+    found = row.get(SCORES, {}).get(column)
+    return None if found is None else found.floor
+
+
+def scores_path(path: Path) -> Path:
+    """Where the scores of a table of runs lie."""
+    return path.parent / SCORES / path.name
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file begins as a table of runs does."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline().startswith(",".join(IDENTITY))
+
+
 def read(path: Path) -> dict[Key, Row]:
-    """The rows of a CSV file, by config and seed; no file is no rows."""
+    """The runs of a table with their scores, by config and seed; no file is no runs."""
     if not path.is_file():
         return {}
+    lines = read_lines(path)
+    unknown = sorted({name for line in lines[:1] for name in line if name not in FIELDS})
+    if lines and unknown:
+        raise InputError(
+            f"{path} is not a table of results of this version, it has a column {unknown[0]!r}: if an earlier version "
+            f"wrote it, run `neurosql bench migrate {path.parent}`"
+        )
+    try:
+        rows = {key_of(row): row for row in map(parsed, lines)}
+        for line in read_lines(scores_path(path)) if scores_path(path).is_file() else ():
+            key = line["config"], int(line["seed"])
+            if key in rows:
+                column = Column(line["score"], line["features"], line["mode"])
+                rows[key][SCORES][column] = Found(float(line["value"]), float(line["floor"]) if line["floor"] else None)
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{path} is not a table of results: {error}") from None
+    return rows
+
+
+def read_lines(path: Path) -> list[dict[str, str]]:
+    """The lines of a CSV file as text, by heading."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            rows = [{name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
-        return {key_of(row): row for row in rows}
-    except (KeyError, ValueError, TypeError, UnicodeDecodeError, csv.Error) as error:
+            table = csv.DictReader(file, restval="", restkey="")
+            return [dict(line) for line in table]
+    except (ValueError, csv.Error) as error:
         raise InputError(f"{path} is not a table of results: {error}") from None
 
 
+def parsed(line: dict[str, str]) -> Row:
+    """A line of a table of runs, its numbers as numbers; scores are put in later."""
+    return {name: _value(name, text) for name, text in line.items()} | {SCORES: {}}
+
+
 def write(path: Path, rows: Iterable[Row]) -> None:
-    """Replace a CSV file whole; columns that no row has are left out."""
+    """Replace the two files of a table, each of them whole: scores first.
+
+    Runs stand in the order that they are given in, and the scores of a run in alphabetical order, so that one more run
+    adds lines and changes none.
+    """
     rows = list(rows)
-    fixed = [*IDENTITY, *OUTCOME, *RESOURCES, *MACHINE]
-    scores = sorted({name for row in rows for name in row} - set(fixed), key=lambda n: (n.startswith(FLOOR), n))
+    scores = [
+        dict(zip(SCORE_FIELDS, (*key_of(row), column.score, column.features, column.mode, *found)))
+        for row in rows
+        for column, found in sorted(row.get(SCORES, {}).items(), key=lambda entry: _place(entry[0]))
+    ]
+    if scores or scores_path(path).is_file():
+        write_lines(scores_path(path), SCORE_FIELDS, scores)
+    write_lines(path, FIELDS, [{name: row.get(name) for name in FIELDS} for row in rows])
+
+
+def write_lines(path: Path, heads: Iterable[str], lines: Iterable[Row]) -> None:
+    """Replace a CSV file whole; floats keep every digit."""
     text = io.StringIO()
-    table = csv.DictWriter(text, [*fixed, *scores], restval="", lineterminator="\n")
+    table = csv.DictWriter(text, list(heads), restval="", lineterminator="\n")
     table.writeheader()
-    table.writerows({name: _text(value) for name, value in row.items()} for row in rows)
+    table.writerows({name: _text(value) for name, value in line.items()} for line in lines)
     files.replace(path, text.getvalue().encode())
+
+
+def record(row: Row) -> dict[str, Any]:
+    """A row as plain values, for JSON."""
+    scores = [[column.score, column.features, column.mode, *found] for column, found in row.get(SCORES, {}).items()]
+    return row | {SCORES: scores}
+
+
+def from_record(record: dict[str, Any]) -> Row:
+    """The row that `record` gave."""
+    scores = {Column(*words[:3]): Found(*words[3:]) for words in record[SCORES]}
+    return record | {SCORES: scores}
+
+
+def _place(column: Column) -> tuple[str, str, str]:
+    return column.score, column.features, column.mode
 
 
 def merge(tables: Iterable[dict[Key, Row]]) -> dict[Key, Row]:

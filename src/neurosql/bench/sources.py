@@ -32,18 +32,26 @@ class Source:
     validation: float = 0.1
     test: float = 0.2
     group: str = "auto"
+    credit: str = ""
+    """What stands under samples of models that were trained on it."""
+    samples_may_be_shared: bool = True
+    """Whether pictures of such samples may be passed on."""
 
 
 SOURCES = {
     "mnist": Source(),
-    "celeba": Source(),
-    "afhq": Source(validation=0.05),  # its `val` is the test part, and it has few images
-    "oasis": Source(group="near-duplicates"),  # neighbouring slices of one head must not be on both sides
+    "celeba": Source(samples_may_be_shared=False),
+    # Its `val` is the test part, and it has few images.
+    "afhq": Source(validation=0.05, credit="Models trained on AFHQ cats (Choi et al., StarGAN v2, 2020), CC BY-NC 4.0"),
+    # Neighbouring slices of one head must not be on both sides.
+    "oasis": Source(
+        group="near-duplicates", credit="Models trained on OASIS-1 slices (Marcus et al., 2007), stated licence ODbL"
+    ),
 }
 
 
 def path_of(job: Job, root: str | None) -> str | None:
-    """What to read for a job; None where it isn't at hand. `root` holds a folder a data set."""
+    """What to read for a job; None where it isn't at hand. `root` holds one folder per data set."""
     if job.data == "mnist" and job.images <= EMBEDDED:
         return mnist_sample.NAME
     root = root or os.environ.get(VARIABLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import platform
@@ -13,6 +14,7 @@ import traceback
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import torch
 
 import neurosql
@@ -20,13 +22,12 @@ from neurosql import evaluate, files
 from neurosql import run as runs
 from neurosql.bench import rows, sources
 from neurosql.bench.declare import Job
+from neurosql.bench.jobs import JOB, LOCK, PLANE, REASON, RUN, SAMPLES
+from neurosql.bench.jobs import RESULT as ROW
 from neurosql.checkpoint import CHECKPOINT, CONFIG, MODEL, SPLIT
 from neurosql.errors import InputError
-from neurosql.report import pictures
 from neurosql.run import Run
 
-JOB, ROW, REASON, RUN, LOCK = "job.json", "row.json", "reason.txt", "run", "lock"
-SHEET, PLANE = "samples.png", "plane.png"
 SHOWN = 36
 PLANE_DIM = 2
 
@@ -41,8 +42,8 @@ def carry_out(job: Job, source: str, folder: Path) -> rows.Row:
         row |= _scores(job, run, images)
         row["scoring seconds"] = round(time.perf_counter() - began, 2)
         if job.seed == 0:
-            _draw(run, folder)
-    files.replace(folder / ROW, (json.dumps(row) + "\n").encode())
+            _leave(run, folder)
+    files.replace(folder / ROW, (json.dumps(rows.record(row)) + "\n").encode())
     shutil.rmtree(folder / RUN / "checkpoints", ignore_errors=True)
     return row
 
@@ -97,18 +98,26 @@ def _scores(job: Job, run: Run, images: Any) -> rows.Row:
         classifier_steps=job.classifier_steps,
     )
     found = evaluate.evaluate(run, images.take(run.index), images.test, options)
-    row: rows.Row = {score.key: float(score.value) for score in found.scores}
-    row |= {rows.FLOOR + score.key: float(score.floor) for score in found.scores if score.floor is not None}
+    row: rows.Row = {rows.SCORES: {score.column: rows.Found(score.value, score.floor) for score in found.scores}}
     if found.memorisation is not None:
         row[rows.VERDICT] = found.memorisation.verdict
     return row
 
 
-def _draw(run: Run, folder: Path) -> None:
+def _leave(run: Run, folder: Path) -> None:
+    """Arrays for the sheets of a page: some samples, and the codes where they lie in a plane."""
     if run.data["kind"] == "image":
-        pictures.sheet(run.sample(SHOWN, seed=0)[0], folder / SHEET, columns=6)
+        samples = run.sample(SHOWN, seed=0)[0]
+        _save(folder / SAMPLES, samples=(samples.clip(0, 1) * 255).round().astype(np.uint8))
     if run.has_codes and run.settings.generator.latent_dim == PLANE_DIM:
-        pictures.latent_plane(run, folder / PLANE)
+        labels = {} if run.labels is None else {"labels": np.asarray(run.labels)}
+        _save(folder / PLANE, codes=run.method.codes.cpu().numpy(), classes=np.array(run.like.classes, str), **labels)
+
+
+def _save(path: Path, **arrays: np.ndarray) -> None:
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
+    files.replace(path, content.getvalue())
 
 
 def _cpu() -> str:

@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import torch
 from sklearn.manifold import trustworthiness
 from sklearn.metrics import silhouette_score
 from sklearn.neighbors import NearestNeighbors
 
+from neurosql.metrics.context import Context
+from neurosql.metrics.measure import Measure
+from neurosql.metrics.records import ScoreRecord
+from neurosql.metrics.statistics import mean_interval
+
 NEAREST = 10
 MOST = 2000
+DRAWN = 1000
+"""Codes that are drawn from the law that is sampled, at least."""
+
+
+def measure(context: Context, records: list[ScoreRecord]) -> None:
+    """Scores of the codes of the training images; those of labels where there are several."""
+    if not context.run.has_codes or not records:
+        return
+    codes, labels = context.run.method.codes.cpu().numpy(), context.train.labels
+    n = len(codes)
+    offered: dict[str, Any] = {"codes": codes, "images": context.train.x}
+    if any("drawn" in record.arguments for record in records):
+        random = torch.Generator().manual_seed(context.options.seed)
+        offered["drawn"] = context.run.method.draw_codes(max(n, DRAWN), None, random)[0].cpu().numpy()
+    if labels is not None and len(np.unique(labels)) > 1:
+        offered["labels"] = labels
+    else:
+        records = [record for record in records if "labels" not in record.arguments]
+    found = context.call(records, offered)
+    for record in records:
+        if record.name in found:
+            context.add(record, Measure.of(found[record.name]), record.modes[0], n)
+
+
+def purity(codes: np.ndarray, labels: np.ndarray) -> Measure:
+    """Mean share of the nearest others with the same label; the floor is what labels at random give."""
+    shares = knn_purity(codes, labels)
+    classes = np.bincount(labels) / len(codes)
+    return Measure(shares.mean(), mean_interval(shares), floor=float(classes @ classes))
 
 
 def knn_purity(codes: np.ndarray, labels: np.ndarray, k: int = NEAREST) -> np.ndarray:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from neurosql.errors import InputError
+from neurosql.metrics.measure import Measure
 from neurosql.metrics.neighbours import squared_distances
 from neurosql.metrics.statistics import jackknife_interval
 
@@ -68,3 +69,13 @@ def _row_sums(x: np.ndarray, kernel: Kernel, chunk: int) -> np.ndarray:
         k = kernel(x[i : i + chunk], x)
         sums[i : i + chunk] = k.sum(1) - k[np.arange(len(k)), np.arange(i, i + len(k))]
     return sums
+
+
+def kid(made: np.ndarray, real: np.ndarray) -> Measure:
+    """KID of two sets of features."""
+    return Measure(*mmd(made, real, cubic_kernel))
+
+
+def gaussian_mmd(made: np.ndarray, real: np.ndarray) -> Measure:
+    """MMD^2 of two sets of features, by Gaussians as wide as the real ones are apart."""
+    return Measure(*mmd(made, real, gaussian_kernel(median_bandwidths(real))))

@@ -117,6 +117,12 @@ class LPIPS:
         return chunked(lambda x: torch.cat([f.mean((2, 3)) for f in self.activations(x)], 1))
 
 
+def distances(made: Tensor, real: Tensor, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """LPIPS and the paper's fallback of pairs of images, (n,) each."""
+    net = LPIPS("vgg", weights)
+    return {"lpips": net(made, real), "vgg-cosine": net.cosine(made, real)}
+
+
 def _unit(x: Tensor) -> Tensor:
     """Channels scaled to unit length at every place; the small constant is the published one."""
     return x / (x.square().sum(1, keepdim=True).sqrt() + 1e-10)

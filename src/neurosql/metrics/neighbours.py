@@ -40,6 +40,11 @@ def prdc(real: np.ndarray, generated: np.ndarray, k: int = NEAREST, chunk: int =
     }
 
 
+def neighbours(made: np.ndarray, real: np.ndarray) -> dict[str, float]:
+    """The four scores of two sets of features."""
+    return prdc(real, made)
+
+
 def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """|x_i - y_j|^2 for x (n, p) and y (m, p): (n, m)."""
     return np.maximum((x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * x @ y.T, 0)

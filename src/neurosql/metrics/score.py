@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from neurosql.errors import InputError
-
-Mode = Literal["sampled", "paired-train", "paired-heldout", "codes"]
-Direction = Literal["lower", "higher", "none"]
-
-MODES: dict[str, str] = {
-    "sampled": "new samples against real images that were not trained on",
-    "paired-train": "reconstructions of training images against those images",
-    "paired-heldout": "reconstructions of images that were not trained on against those images",
-    "codes": "the codes of the training images",
-}
+from neurosql.metrics.column import Column
+from neurosql.metrics.records import MODES, Direction, Mode
 
 
 @dataclass(frozen=True)
@@ -48,9 +39,14 @@ class Score:
     note: str = ""
 
     @property
+    def column(self) -> Column:
+        """The column that the score belongs into."""
+        return Column(self.name, self.features or "", self.mode)
+
+    @property
     def key(self) -> str:
         """Name, features and mode: what `scores.json` files it under."""
-        return " ".join(part for part in (self.name, self.features, self.mode) if part)
+        return self.column.key
 
     def record(self) -> dict[str, Any]:
         """The score as plain values, for JSON."""
@@ -66,37 +62,6 @@ class Score:
             return cls(**values)
         except TypeError as error:
             raise InputError(f"not a score: {error}") from None
-
-
-FEATURES = ("random net", "classifier", "pixels", "vgg", "inception")
-
-
-def parts_of(key: str) -> tuple[str, str, str]:
-    """Name, features and mode of a score, from its key; both of the latter may be empty."""
-    mode = next((mode for mode in MODES if key.endswith(f" {mode}")), "")
-    name = key.removesuffix(f" {mode}") if mode else key
-    features = next((space for space in FEATURES if name.endswith(f" {space}")), "")
-    return name.removesuffix(f" {features}") if features else name, features, mode
-
-
-@dataclass(frozen=True)
-class Column:
-    """Scores of several models that may stand under one another: one name, one mode, one kind of features."""
-
-    scores: tuple[Score, ...]
-
-    def __post_init__(self) -> None:
-        for what in ("name", "mode", "features", "direction"):
-            found = sorted({str(getattr(score, what)) for score in self.scores})
-            if len(found) > 1:
-                raise InputError(f"a column can't mix {what}s: {' and '.join(found)}")
-
-    def best(self) -> int | None:
-        """The place of the best score, if the column has a direction."""
-        known = [(s.value, i) for i, s in enumerate(self.scores) if math.isfinite(s.value)]
-        if not known or self.scores[0].direction == "none":
-            return None
-        return (min if self.scores[0].direction == "lower" else max)(known)[1]
 
 
 def table(scores: Iterable[Score]) -> str:

@@ -7,6 +7,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import StratifiedKFold
 
 from neurosql.errors import InputError
+from neurosql.metrics.measure import Measure
 from neurosql.metrics.statistics import proportion_interval
 
 FOLDS = 5
@@ -28,3 +29,8 @@ def two_sample_accuracy(real: np.ndarray, generated: np.ndarray, seed: int = 0) 
         classifier = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
         right += int((classifier.fit(x[train], y[train]).predict(x[test]) == y[test]).sum())
     return right / (2 * n), proportion_interval(right, 2 * n)
+
+
+def told_apart(made: np.ndarray, real: np.ndarray, seed: int) -> Measure:
+    """How well two sets of features can be told apart."""
+    return Measure(*two_sample_accuracy(real, made, seed))

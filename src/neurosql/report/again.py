@@ -1,4 +1,4 @@
-"""How a run is made again: the command, or the call, with every setting that isn't the default."""
+"""How to reproduce a run: the command, or the call, with every setting that isn't the default."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The page of a bench: summary first, then tables, plots, sample sheets, and how to make it again."""
+"""The page of a bench: summary first, then tables, plots, sample sheets, and how to reproduce it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,11 @@ from neurosql.bench import compare, rows
 from neurosql.bench.compare import Table
 from neurosql.bench.declare import Experiment, Job
 from neurosql.bench.experiments import EXPERIMENTS, find
-from neurosql.bench.queue import PICTURES
+from neurosql.bench.jobs import JOBS, PICTURES
 from neurosql.errors import InputError
-from neurosql.report import document, plots, tables
+from neurosql.report import document, plots, sheets, tables
 from neurosql.report.document import Cell
 
-SMALL = "small"
-SHEET, PLANE = "samples.png", "plane.png"
 INDEX = "index.html"
 TABLES = "tables"
 OF_THE_PAPER = (
@@ -28,12 +27,11 @@ OF_THE_PAPER = (
 )
 
 
-def write(path: Path, pictures: Path | None = None) -> list[Path]:
+def write(experiment: Experiment, path: Path, jobs: Path | None = None) -> list[Path]:
     """The page of a table of results, NAME.html beside NAME.csv, and what it shows, in three formats, in tables/.
 
-    `pictures` is the folder that holds those of the runs; by default pictures/ beside the table.
+    `jobs` is the folder where the runs left what sheets are drawn from; by default jobs/ beside the table.
     """
-    experiment = find(path.stem)
     found = rows.read(path)
     if not found:
         raise InputError(f"{path} has no results")
@@ -52,26 +50,32 @@ def write(path: Path, pictures: Path | None = None) -> list[Path]:
     if plot is not None:
         written.append(path.parent / PICTURES / f"{path.stem}.png")
         files.replace(written[-1], plot)
-    pictures = pictures or path.parent / PICTURES
-    if "contact" in experiment.figures:
-        for name, sheets in _contacts(results, pictures).items():
-            written.append(path.parent / PICTURES / f"{path.stem}-{name}.png")
-            files.replace(written[-1], plots.contact(sheets))
+    done = [row for row in results if row["status"] == rows.DONE]
+    drawn: dict[str, list[sheets.Sheet]] = {}
+    for kind, title, draw in (
+        ("samples", "Samples", sheets.samples),
+        ("planes", "Latent planes", sheets.planes),
+    ):
+        if kind in experiment.figures:
+            drawn[title] = draw(experiment, done, path, jobs or path.parent / JOBS)
+    files_of_sheets = [path.parent / PICTURES / sheet.name for some in drawn.values() for sheet in some]
+    written += [file for file in files_of_sheets if file.is_file()]
     page = path.with_suffix(".html")
-    files.replace(page, _page(experiment, results, made, plot, pictures, path).encode())
+    files.replace(page, _page(experiment, results, made, plot, drawn, path).encode())
     return [page, *written]
 
 
-def write_all(folder: Path) -> list[Path]:
-    """The page of every table in a folder, and one that leads to them."""
-    found = [folder / f"{name}.csv" for name in EXPERIMENTS if (folder / f"{name}.csv").is_file()]
+def write_all(folder: Path, experiments: Iterable[Experiment] | None = None) -> list[Path]:
+    """The page of every table in a folder, and one that leads to them; by default of all registered experiments."""
+    chosen = map(find, EXPERIMENTS) if experiments is None else experiments
+    found = [(experiment, path) for experiment in chosen if (path := folder / f"{experiment.name}.csv").is_file()]
     if not found:
         raise InputError(f"{folder} is neither a run nor a folder of results")
-    written = [page for path in found for page in write(path)]
+    written = [page for experiment, path in found for page in write(experiment, path)]
     heads = [Cell("experiment", left=True), Cell("question", left=True), Cell("runs"), Cell("failed")]
     lines = []
-    for path in found:
-        experiment, results = find(path.stem), rows.read(path).values()
+    for experiment, path in found:
+        results = rows.read(path).values()
         failed = sum(row["status"] != rows.DONE for row in results)
         lines.append((experiment, len(results), failed))
     items = "".join(
@@ -90,7 +94,7 @@ def _page(
     results: list[rows.Row],
     made: dict[str, Table],
     plot: bytes | None,
-    pictures: Path,
+    sheets_by_title: dict[str, list[sheets.Sheet]],
     path: Path,
 ) -> str:
     table = made[""]
@@ -98,32 +102,31 @@ def _page(
     body = f"<h2>Table</h2><p>{escape(tables.caption(table))}</p>{tables.to_html(table)}"
     if experiment.scored:
         floors = tables.floors_of(table)
-        meant = f"; <em>{floors}</em> is {tables.FLOORS[floors]}" if floors else ""
+        meant = f"; <em>{floors}</em> is {tables.floors_in_words(table)}" if floors else ""
         body += f"<p>Every column has one mode{meant}. {OF_THE_PAPER if table.printed else ''}</p>"
     else:
-        body += "<p>Each run went alone, one after another; an epoch is without its validation, and memory is the "
-        body += "peak of the whole process.</p>"
+        body += "<p>Runs went one after another, with nothing beside them. The time of an epoch leaves out validation; "
+        body += "memory is the peak of the whole process.</p>"
     if "-average" in made:
         body += f"<h2>Averages over latent dimensions</h2>{tables.to_html(made['-average'])}"
-    drawn = sheets = ""
+    drawn = shown = ""
     if plot is not None:
         figure = document.figure(plot, plots.caption(table), wide=True)
         drawn = f'<h2>Plots</h2><div class="pictures">{figure}</div>'
-    for kind, name, title in (("samples", SHEET, "Samples"), ("planes", PLANE, "Latent planes")):
-        shown = _sheets(done, pictures, name) if kind in experiment.figures else ""
-        if shown:
-            size = SMALL if kind == "samples" else ""
-            sheets += f'<h2>{title}, seed 0</h2><div class="pictures {size}">{shown}</div>'
+    for title, some in sheets_by_title.items():
+        if some:
+            figures = "".join(document.figure(sheet.png, sheet.caption, wide=True) for sheet in some)
+            shown += f'<h2>{title}</h2><div class="pictures">{figures}</div>'
     # Against the number of images the plot is the result, and in a contact sheet the samples; the tables are long ones.
     body = drawn + body if "lines" in experiment.figures else body + drawn
-    body = sheets + body if "contact" in experiment.figures else body + sheets
+    body = shown + body if "contact" in experiment.figures else body + shown
     body = f"<h2>Summary</h2>{_summary(table, results)}{body}"
-    body += f"<h2>Differences that hold up</h2>{_differences(table)}"
+    body += f"<h2>Significant differences</h2>{_differences(table)}"
     failed = [row for row in results if row["status"] != rows.DONE]
     if failed:
         items = "".join(f"<li>{escape(_who(row))}: {escape(str(row['reason']))}</li>" for row in failed)
         body += f"<h2>Runs that failed</h2><ul>{items}</ul>"
-    body += f"<h2>How to make it again</h2>{_again(experiment, done, path)}"
+    body += f"<h2>Reproduce</h2>{_again(experiment, done, path)}"
     return document.page(experiment.title, experiment.question, body, broad=True)
 
 
@@ -141,9 +144,11 @@ def _summary(table: Table, results: list[rows.Row]) -> str:
         for arm, (won, lost, every) in table.wins().items()
     ]
     if not table.differences:
-        return document.definitions(facts) + "<p>One seed tests nothing: run more to compare.</p>"
-    words = "<p>Comparisons of two contenders in one score, in the same group, on the same seeds; they count where "
-    words += "the paired t test, with Holm's correction over the whole table, is below 5 %.</p>"
+        return document.definitions(facts) + "<p>One seed is not enough to compare contenders: run more seeds.</p>"
+    words = (
+        "<p>Each comparison is of two contenders in one score, in the same group, on the same seeds. A contender is "
+    )
+    words += "better where a paired t test, with Holm's correction over the whole table, gives p below 5 %.</p>"
     return document.definitions(facts) + words + document.table(heads, lines)
 
 
@@ -167,7 +172,7 @@ def _verdicts(table: Table) -> str:
 def _differences(table: Table) -> str:
     held = [d for d in table.differences if d.winner is not None]
     if not held:
-        return f"<p>None of {len(table.differences)}.</p>"
+        return f"<p>None of {len(table.differences)} comparisons.</p>"
     heads = tables.factor_heads(table)
     heads += [Cell("score", left=True), Cell("mode", left=True), Cell("better", left=True), Cell("than", left=True)]
     heads += [Cell("by"), Cell("p"), Cell("p, corrected")]
@@ -187,28 +192,7 @@ def _differences(table: Table) -> str:
             Cell(f"{d.adjusted:.1e}", d.adjusted),
         ]
         lines.append(row)
-    return document.fold(f"{len(held)} of {len(table.differences)}", document.table(heads, lines))
-
-
-def _sheets(done: list[rows.Row], pictures: Path, name: str) -> str:
-    return "".join(document.figure(picture, _who(row)) for row, picture in _shown(done, pictures, name))
-
-
-def _shown(results: list[rows.Row], pictures: Path, name: str) -> list[tuple[rows.Row, Path]]:
-    """Runs of seed 0 that have a picture of that name."""
-    found = [(row, pictures / f"{row['config']}-{row['seed']}-{name}") for row in results if int(row["seed"]) == 0]
-    return [(row, picture) for row, picture in found if picture.is_file()]
-
-
-def _contacts(results: list[rows.Row], pictures: Path) -> dict[str, dict[str, Path]]:
-    """Sheets by contender, for each data set and latent dimension; contenders without one are in all of them."""
-    found: dict[str, dict[str, Path]] = {}
-    shown = _shown(results, pictures, SHEET)
-    for data, dim in dict.fromkeys((row["data"], row["latent_dim"]) for row, _ in shown if row["latent_dim"] != ""):
-        found[f"{data}-{dim}"] = {
-            row["arm"]: picture for row, picture in shown if row["data"] == data and row["latent_dim"] in (dim, "")
-        }
-    return found
+    return document.fold(f"{len(held)} of {len(table.differences)} comparisons", document.table(heads, lines))
 
 
 def _who(row: rows.Row) -> str:

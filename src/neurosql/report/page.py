@@ -39,9 +39,9 @@ def write(run: Run, folder: Path, scores: dict[str, Any]) -> list[Path]:
             files.replace(folder / name, content.encode())
             written.append(folder / name)
     body += f'<h2>Pictures</h2><div class="pictures">{figures}</div>'
-    body += f"<h2>How to use it</h2><pre>{escape(_commands(folder))}</pre>"
+    body += f"<h2>Use this run</h2><pre>{escape(_commands(folder))}</pre>"
     body += f"<h2>Settings</h2>{document.fold('all settings of this run', f'<pre>{escape(settings)}</pre>')}"
-    body += f"<h2>How to make it again</h2>{_again(run, folder)}"
+    body += f"<h2>Reproduce</h2>{_again(run, folder)}"
     files.replace(folder / NAME, document.page(folder.resolve().name, _lead(run), body).encode())
     return written
 
@@ -73,9 +73,9 @@ def _again(run: Run, folder: Path) -> str:
     config = RunFolder.existing(folder).config()
     made = ", ".join(f"{name} {version}" for name, version in config["versions"].items())
     words = (
-        f"Made with neurosql {config['version']}, {made}, {config['threads']} thread(s): with the same of all, and on "
+        f"Made with neurosql {config['version']}, {made}, {config['threads']} thread(s). With the same versions and "
     )
-    words += "the same kind of processor, the same bits come out."
+    words += "threads, on the same kind of processor, the command gives the same model bit by bit."
     return f"<pre>{escape(again.how(run, folder))}</pre><p>{escape(words)}</p>"
 
 

@@ -30,7 +30,7 @@ def _errors_only(name: str) -> Iterator[None]:
 # Without a home folder to write to, matplotlib keeps its cache in a temporary one, and would say so at length. Figures
 # are made without pyplot: they are drawn by Agg whatever backend the user has chosen, and leave that choice alone.
 with _errors_only("matplotlib"):
-    from matplotlib import colormaps
+    from matplotlib import colormaps, get_data_path
     from matplotlib import ticker as ticker
     from matplotlib.figure import Figure
 
@@ -104,6 +104,13 @@ def draw_copies(run: Run, samples: np.ndarray, train: np.ndarray, found: Memoris
 
 def sheet(images: np.ndarray, path: Path, columns: int = 8, gap: int = 2, pixels: int = SHEET_PIXELS) -> None:
     """Images (n, c, h, w) in [0, 1] side by side, row by row, enlarged by a whole factor."""
+    picture = Image.fromarray(tiled(images, columns, gap))
+    factor = max(1, round(pixels / picture.width))
+    picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST).save(path)
+
+
+def tiled(images: np.ndarray, columns: int, gap: int = 2) -> np.ndarray:
+    """Images (n, c, h, w) in [0, 1] side by side, row by row, as uint8 (height, width, 3)."""
     n, channels, height, width = images.shape
     columns = min(columns, n)
     rows = -(-n // columns)
@@ -112,9 +119,12 @@ def sheet(images: np.ndarray, path: Path, columns: int = 8, gap: int = 2, pixels
         top, left = gap + i // columns * (height + gap), gap + i % columns * (width + gap)
         picture = np.moveaxis(image[:3] if channels >= 3 else np.repeat(image[:1], 3, 0), 0, -1)
         canvas[top : top + height, left : left + width] = picture
-    picture = Image.fromarray((canvas.clip(0, 1) * 255).round().astype(np.uint8))
-    factor = max(1, round(pixels / picture.width))
-    picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST).save(path)
+    return (canvas.clip(0, 1) * 255).round().astype(np.uint8)
+
+
+def font_path() -> str:
+    """The font that matplotlib brings along."""
+    return str(Path(get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
 
 
 def interleave(first: np.ndarray, second: np.ndarray, columns: int) -> np.ndarray:
@@ -162,16 +172,7 @@ def latent_plane(run: Run, path: Path) -> None:
         plane[:, 1] = np.random.default_rng(0).uniform(-1, 1, len(codes))
     figure = Figure(figsize=(7.2, 6.4) if run.labels is not None else (6.4, 6.4), layout="constrained")
     axes = figure.add_subplot()
-    size = float(np.clip(30000 / len(plane), 4, 40))
-    classes = run.like.classes
-    if run.labels is None or len(classes) > 20:
-        axes.scatter(plane[:, 0], plane[:, 1], s=size, c="#30638e", linewidths=0, alpha=0.8)
-    else:
-        colours = colormaps["tab10" if len(classes) <= 10 else "tab20"]
-        for number, name in enumerate(classes):
-            x, y = plane[run.labels == number].T
-            axes.scatter(x, y, s=size, color=colours(number), label=name, linewidths=0, alpha=0.85)
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=2)
+    draw_plane(axes, plane, run.labels, run.like.classes)
     axes.set(xlabel="$z_1$", ylabel="$z_2$" if codes.shape[1] > 1 else "")
     axes.set_title(f"{len(plane)} codes, dimension {codes.shape[1]}", color=INK, fontsize=11)
     if codes.shape[1] == 1:
@@ -182,10 +183,26 @@ def latent_plane(run: Run, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def draw_plane(
+    axes: Any, plane: np.ndarray, labels: np.ndarray | None, classes: tuple[str, ...], legend: bool = True
+) -> None:
+    """Codes (n, 2) as points, coloured by label where there are labels and not too many classes."""
+    size = float(np.clip(30000 / len(plane), 4, 40))
+    if labels is None or len(classes) > 20:
+        axes.scatter(plane[:, 0], plane[:, 1], s=size, c="#30638e", linewidths=0, alpha=0.8)
+        return
+    colours = colormaps["tab10" if len(classes) <= 10 else "tab20"]
+    for number, name in enumerate(classes):
+        x, y = plane[labels == number].T
+        axes.scatter(x, y, s=size, color=colours(number), label=name, linewidths=0, alpha=0.85)
+    if legend:
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=2)
+
+
 def latent_map(run: Run) -> np.ndarray:
     """Decoded images over the plane: the codes' own quantiles along each axis, so equal steps hold equal mass.
 
-    A class-conditional model has a row a class and z_1 along it.
+    A class-conditional model has one row per class, and z_1 along it.
     """
     codes_seen = run.method.spanned().cpu().numpy()
     shares = (np.arange(MAP_SIDE) + 0.5) / MAP_SIDE
@@ -206,7 +223,7 @@ def latent_map(run: Run) -> np.ndarray:
 
 def map_caption(run: Run) -> str:
     if run.method.classes:
-        return "decoded images, a row a class, along the first latent dimension"
+        return "decoded images, one row per class, along the first latent dimension"
     rest = "" if run.settings.generator.latent_dim <= 2 else ", the other dimensions at their median"
     return f"decoded images over the plane of the first two latent dimensions{rest}"
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image
-
-from neurosql.bench.compare import COUNTS, Estimate, Table, ratio_of
+from neurosql.bench.compare import Estimate, Table
+from neurosql.metrics.column import Column
 from neurosql.report import tables
 from neurosql.report.pictures import INK, Figure, colormaps, ticker
 
 ACROSS, PANELS = 3, 6
-CONTACT_COLUMNS = 5
 LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 8}
 
 
@@ -23,7 +19,7 @@ LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "font
 class Panel:
     """One score against the latent dimension."""
 
-    column: str
+    column: Column
     dims: list[int]
     arms: dict[str, dict[int, Estimate]]
     flat: dict[str, Estimate]  # of contenders without a latent dimension
@@ -55,7 +51,7 @@ def panels(table: Table) -> list[Panel]:
         return []
     dims = sorted(group[place] for group in table.groups if group[place] != "")
     found = []
-    for column in [column for column in table.columns if column not in COUNTS][:PANELS]:
+    for column in [column for column in table.columns if not column.record.chosen][:PANELS]:
         arms: dict[str, dict[int, Estimate]] = {}
         flat = {}
         for group, arm in table.lines:
@@ -70,7 +66,7 @@ def panels(table: Table) -> list[Panel]:
 
 
 def _dims(found: list[Panel], arms: list[str]) -> bytes:
-    """A panel a score; contenders without a latent dimension stand at the right, with a dashed line for comparison."""
+    """One panel per score; contenders without a latent dimension stand at the right, with a dashed line."""
     lines = -(-len(found) // ACROSS)
     figure = Figure(figsize=(11, 3.2 * lines + 0.5), layout="constrained")
     all_axes = figure.subplots(lines, ACROSS, squeeze=False).ravel()
@@ -104,7 +100,7 @@ def _dims(found: list[Panel], arms: list[str]) -> bytes:
 
 
 def _lines(table: Table) -> bytes:
-    """Time and memory against N, and their ratios: a panel a batch size."""
+    """Time and memory against N, and their ratios: one panel per batch size."""
     images, batch = (table.factors.index(name) for name in ("images", "batch"))
     sizes = sorted({group[images] for group in table.groups})
     batches = sorted({group[batch] for group in table.groups})
@@ -124,12 +120,12 @@ def _lines(table: Table) -> bytes:
             axes.xaxis.set_minor_locator(ticker.NullLocator())
             axes.tick_params(which="both", labelsize=8)
             axes.spines[["top", "right"]].set_visible(False)
-            if ratio_of(column)[1] is None:
+            if not column.over:
                 axes.set_yscale("log")
                 axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
                 axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
                 axes.yaxis.set_minor_locator(ticker.NullLocator())
-        if ratio_of(column)[1] is not None:
+        if column.over:
             line[0].set_ylim(bottom=0)
         line[0].set_ylabel(" ".join(tables.heading(column)).replace(" ↓", ""), fontsize=8)
     for top, bottom, size in zip(panels[0], panels[-1], batches):
@@ -142,21 +138,6 @@ def _lines(table: Table) -> bytes:
 def _short(n: int) -> str:
     """A number of images that fits under an axis."""
     return f"{n // 1000}k" if n % 1000 == 0 else str(n)
-
-
-def contact(named: dict[str, Path]) -> bytes:
-    """Sheets of samples side by side, under their names."""
-    columns = min(len(named), CONTACT_COLUMNS)
-    lines = -(-len(named) // columns)
-    figure = Figure(figsize=(2.6 * columns, 2.85 * lines), layout="constrained")
-    panels = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axes, (name, path) in zip(panels, named.items()):
-        with Image.open(path) as picture:
-            axes.imshow(np.asarray(picture.convert("RGB")))
-        axes.set_title(name, fontsize=10, color=INK)
-    for axes in panels:
-        axes.axis("off")
-    return _png(figure)
 
 
 def _png(figure: Any) -> bytes:

@@ -7,7 +7,8 @@ import io
 from collections.abc import Iterable
 from html import escape
 
-from neurosql.metrics.score import MODES, Score, number
+from neurosql.metrics.records import MODES
+from neurosql.metrics.score import Score, number
 from neurosql.report import document
 from neurosql.report.document import Cell
 from neurosql.report.tables import LATEX_ARROW, latex_text
@@ -49,7 +50,7 @@ def to_html(scores: Iterable[Score]) -> str:
 
 
 def to_csv(scores: Iterable[Score]) -> str:
-    """A row a score, with every digit."""
+    """One row per score, with every digit."""
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     out.writerow(FIELDS)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from neurosql.bench.compare import Estimate, Group, Table, direction, ratio_of
-from neurosql.metrics.score import parts_of
+from neurosql.bench.compare import Estimate, Group, Table
+from neurosql.metrics.column import Column
+from neurosql.metrics.records import FLOORS
 from neurosql.report import document
 from neurosql.report.document import Cell
 
@@ -23,6 +24,8 @@ NAMES = {
 }
 ARROW = {1: "↑", -1: "↓", 0: ""}
 IN_THE_PAPER = "in the paper"
+SEVERAL = "reference"
+"""What floors of several meanings are called together."""
 LATEX_ARROW = {1: r"$\uparrow$", -1: r"$\downarrow$", 0: ""}
 
 
@@ -38,18 +41,10 @@ def figure(value: float) -> str:
     return f"{value:.3f}" if size >= 0.01 else f"{value:.4f}" if size >= 0.001 else f"{value:.1e}"
 
 
-FLOORS = {
-    "real against real": "the same score with training images in the place of samples",
-    "real training images": "the same classifier after training images in the place of samples",
-    "chance": "what labels at random give",
-    "reference": "the same score with training images in the place of samples, or chance for those of codes",
-}
-
-
-def floor_name(columns: Iterable[str]) -> str:
-    """What the floors of these columns are, all together: one of `FLOORS`."""
-    kinds = {_kind_of_floor(column) for column in columns}
-    return kinds.pop() if len(kinds) == 1 else "reference"
+def floor_name(columns: Iterable[Column]) -> str:
+    """What the floors of these columns are, all together."""
+    kinds = {column.record.floor for column in columns}
+    return kinds.pop() if len(kinds) == 1 else SEVERAL
 
 
 def floors_of(table: Table) -> str | None:
@@ -58,11 +53,14 @@ def floors_of(table: Table) -> str | None:
     return floor_name(columns) if columns else None
 
 
-def _kind_of_floor(column: str) -> str:
-    name, _, mode = parts_of(column)
-    if name.startswith("downstream"):
-        return "real training images"
-    return "chance" if mode == "codes" else "real against real"
+def floors_in_words(table: Table) -> str:
+    """What the floors of a table mean; where they differ, which score has which."""
+    columns = [column for column in table.columns if any(column == other for _, other in table.floors)]
+    kinds = dict.fromkeys(column.record.floor for column in columns)
+    if len(kinds) == 1:
+        return "".join(FLOORS.get(kind, kind) for kind in kinds)
+    named = {kind: dict.fromkeys(c.score for c in columns if c.record.floor == kind) for kind in kinds}
+    return "; ".join(f"for {', '.join(names)}: {FLOORS.get(kind, kind)}" for kind, names in named.items())
 
 
 def half_width(estimate: Estimate) -> str:
@@ -70,44 +68,44 @@ def half_width(estimate: Estimate) -> str:
     return f"± {figure((estimate.high - estimate.low) / 2)}" if estimate.high > estimate.low else ""
 
 
-def heading(column: str) -> tuple[str, str]:
+def heading(column: Column) -> tuple[str, str]:
     """A column's name with its direction, and in small print its features and mode, or what it is divided by."""
-    name, small = _words(column)
-    return f"{name} {ARROW[direction(column)]}".strip(), small
+    return f"{column.score} {ARROW[column.record.sign]}".strip(), small_print(column)
 
 
-def _words(column: str) -> tuple[str, str]:
-    base, reference = ratio_of(column)
-    name, features, mode = parts_of(base)
-    over = "" if reference is None else f"over {reference}'s"
-    return name, ", ".join(part for part in (features, mode, over) if part)
+def small_print(column: Column) -> str:
+    """Features and mode of a column, and what it is divided by."""
+    over = f"over {column.over}'s" if column.over else ""
+    return ", ".join(part for part in (column.features, column.mode, over) if part)
 
 
-def layout(table: Table) -> list[tuple[str, bool]]:
-    """What stands beside what: our columns, and (True) the paper's scores, each after our first one of that score."""
+def layout(table: Table) -> list[Column | str]:
+    """What stands beside what: our columns, and the paper's scores by name, each after our first column of it."""
     printed = dict.fromkeys(score for _, _, score in table.printed)
-    found: list[tuple[str, bool]] = []
+    found: list[Column | str] = []
     for column in table.columns:
-        found.append((column, False))
-        score = parts_of(column)[0]
-        if score in printed and (score, True) not in found:
-            found.append((score, True))
-    return found + [(score, True) for score in printed if (score, True) not in found]
+        found.append(column)
+        if not column.over and column.score in printed and column.score not in found:
+            found.append(column.score)
+    return found + [score for score in printed if score not in found]
 
 
 def to_html(table: Table) -> str:
     """A line for each contender, floors under each group, and the paper's figures beside ours."""
     places = layout(table)
     heads = [*factor_heads(table), Cell("method", left=True, stays=True)]
-    for name, paper in places:
-        heads.append(Cell(name, below=IN_THE_PAPER) if paper else _head(name))
+    for place in places:
+        heads.append(Cell(place, below=IN_THE_PAPER) if isinstance(place, str) else _head(place))
     heads += [Cell("copies", left=True)] if table.verdicts else []
     lines: list[list[Cell]] = []
     kinds: list[str] = []
     for number, (group, arm) in enumerate(table.lines):
         row = [*factors_of(table, group), Cell(arm, left=True, stays=True)]
-        for name, paper in places:
-            row.append(_printed(table, group, arm, name) if paper else _shown(table, group, arm, name))
+        for place in places:
+            if isinstance(place, str):
+                row.append(_printed(table, group, arm, place))
+            else:
+                row.append(_shown(table, group, arm, place))
         row += [Cell(table.verdicts.get((group, arm), ""), left=True)] if table.verdicts else []
         lines.append(row)
         kinds.append("first" if number and table.lines[number - 1][0] != group else "")
@@ -115,8 +113,9 @@ def to_html(table: Table) -> str:
         floors = _floors(table, group)
         if last and floors:
             row = [*factors_of(table, group), Cell(floor_name(floors), left=True, stays=True)]
-            for name, paper in places:
-                row.append(Cell("") if paper or name not in floors else Cell(figure(floors[name]), floors[name]))
+            for place in places:
+                floor = None if isinstance(place, str) else floors.get(place)
+                row.append(Cell("") if floor is None else Cell(figure(floor), floor))
             lines.append(row + [Cell("")] * (len(heads) - len(row)))
             kinds.append("floor")
     return document.table(heads, lines, kinds)
@@ -142,17 +141,17 @@ def _factor(value: Any) -> tuple[str, float | None]:
     return (f"{value:,}", float(value)) if isinstance(value, int) else ("any" if value == "" else str(value), None)
 
 
-def _head(column: str) -> Cell:
+def _head(column: Column) -> Cell:
     name, small = heading(column)
     return Cell(name, below=small)
 
 
-def _floors(table: Table, group: Group) -> dict[str, float]:
+def _floors(table: Table, group: Group) -> dict[Column, float]:
     """The floors of a group, by column."""
     return {column: table.floors[group, column] for column in table.columns if (group, column) in table.floors}
 
 
-def _shown(table: Table, group: Group, arm: str, column: str) -> Cell:
+def _shown(table: Table, group: Group, arm: str, column: Column) -> Cell:
     cell = table.cells.get((group, arm, column))
     bold = (group, arm, column) in table.bold
     return Cell("") if cell is None else Cell(figure(cell.mean), cell.mean, half_width(cell), bold)
@@ -163,12 +162,8 @@ def _printed(table: Table, group: Group, arm: str, score: str) -> Cell:
     return Cell("") if value is None else Cell(figure(value), value)
 
 
-def _figure_of_paper(table: Table, where: tuple[Group, str, str]) -> str:
-    return figure(table.printed.get(where, math.nan))
-
-
 def to_csv(table: Table) -> str:
-    """Mean, interval and number of seeds of each cell, the floor and the paper's figure: a row a cell."""
+    """Mean, interval and number of seeds of each cell, the floor and the paper's figure: one row per cell."""
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     figures = ("mean", "low", "high", "seeds", "holds_up", "floor", "paper")
@@ -178,12 +173,12 @@ def to_csv(table: Table) -> str:
             cell = table.cells.get((group, arm, column))
             if cell is None:
                 continue
-            name, features, mode = parts_of(column)
             interval = ["" if math.isnan(v) else v for v in (cell.low, cell.high)]
             holds = int((group, arm, column) in table.bold)
             floor = table.floors.get((group, column), "")
-            paper = table.printed.get((group, arm, name), "")
-            out.writerow([*group, arm, name, features, mode, cell.mean, *interval, cell.n, holds, floor, paper])
+            paper = "" if column.over else table.printed.get((group, arm, column.score), "")
+            where = [*group, arm, column.name, column.features, column.mode]
+            out.writerow([*where, cell.mean, *interval, cell.n, holds, floor, paper])
     return text.getvalue()
 
 
@@ -192,9 +187,11 @@ def to_latex(table: Table) -> str:
     places = layout(table)
     spec = "l" * (len(table.factors) + 1) + "r" * len(places)
     heads = [NAMES[name] for name in table.factors] + ["method"]
-    for column, paper in places:
-        name, small = (column, IN_THE_PAPER) if paper else _words(column)
-        arrow = "" if paper else f" {LATEX_ARROW[direction(column)]}"
+    for place in places:
+        if isinstance(place, str):
+            name, arrow, small = place, "", IN_THE_PAPER
+        else:
+            name, arrow, small = place.score, f" {LATEX_ARROW[place.record.sign]}", small_print(place)
         below = rf"\\{{\scriptsize {latex_text(small)}}}" if small else ""
         heads.append(rf"\shortstack{{{latex_text(name)}{arrow}{below}}}")
     lines = [r"\begin{table}", r"\centering\small", rf"\caption{{{latex_text(caption(table))}}}"]
@@ -204,11 +201,7 @@ def to_latex(table: Table) -> str:
         if before is not None and group != before:
             lines.append(r"\addlinespace")
         cells = [latex_text(_factor(value)[0]) if group != before else "" for value in group] + [latex_text(arm)]
-        for column, paper in places:
-            where = (group, arm, column)
-            cells.append(
-                _figure_of_paper(table, where) if paper else _latex(table.cells.get(where), where in table.bold)
-            )
+        cells += [_placed(table, group, arm, place, _latex) for place in places]
         lines.append(" & ".join(cells) + r" \\")
         before = group
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
@@ -218,24 +211,19 @@ def to_markdown(table: Table) -> str:
     """The table for readers of the repository, floors included."""
     places = layout(table)
     heads = [NAMES[name] for name in table.factors] + ["method"]
-    for column, paper in places:
-        name, small = (column, IN_THE_PAPER) if paper else heading(column)
+    for place in places:
+        name, small = (place, IN_THE_PAPER) if isinstance(place, str) else heading(place)
         heads.append(f"{name} ({small})" if small else name)
     texts = len(table.factors) + 1
     lines = [caption(table), "", _line(heads), _line(["---"] * texts + ["---:"] * (len(heads) - texts))]
     for number, (group, arm) in enumerate(table.lines):
         shown = [_factor(value)[0] for value in group]
-        cells = []
-        for column, paper in places:
-            where = (group, arm, column)
-            cells.append(
-                _figure_of_paper(table, where) if paper else marked(table.cells.get(where), where in table.bold)
-            )
+        cells = [_placed(table, group, arm, place, marked) for place in places]
         lines.append(_line([*shown, arm, *cells]))
         last = number + 1 == len(table.lines) or table.lines[number + 1][0] != group
         floors = _floors(table, group)
         if last and floors:
-            cells = ["" if paper or name not in floors else figure(floors[name]) for name, paper in places]
+            cells = [figure(floors[p]) if isinstance(p, Column) and p in floors else "" for p in places]
             lines.append(_line([*shown, f"*{floor_name(floors)}*", *cells]))
     return "\n".join(lines) + "\n"
 
@@ -244,7 +232,17 @@ def _line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def _placed(
+    table: Table, group: Group, arm: str, place: Column | str, shown: Callable[[Estimate | None, bool], str]
+) -> str:
+    """A cell of ours as `shown` writes it, or a figure of the paper's."""
+    if isinstance(place, str):
+        return figure(table.printed.get((group, arm, place), math.nan))
+    return shown(table.cells.get((group, arm, place)), (group, arm, place) in table.bold)
+
+
 def marked(cell: Estimate | None, bold: bool) -> str:
+    """A cell in Markdown."""
     if cell is None:
         return ""
     text = figure(cell.mean)

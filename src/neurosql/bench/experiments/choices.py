@@ -1,0 +1,165 @@
+"""What NeuroSQL's own settings bring, one by one."""
+
+from __future__ import annotations
+
+from neurosql.bench.declare import LAPTOP, Arm, Experiment, Grid
+from neurosql.bench.experiments.contenders import (
+    AS_PAPER,
+    DRIFT,
+    GAN,
+    IN_USE,
+    NEUROSQL,
+    OF_DIGITS,
+    PAIRED,
+    SAMPLED,
+    TIME,
+    VAE,
+)
+
+# Where the paper's settings of NeuroSQL and ours differ: by field, ours and the paper's, in words and as a value.
+DIFFER = {
+    "learning_rate": (("learning rate 0.002", 2e-3), ("learning rate 0.0002", 2e-4)),
+    "every": (("K = 2", 2), ("K = 5", 5)),
+    "anneal": (("rho to 1", True), ("rho = 0.7", False)),
+    "start": (("PCA start", "pca"), ("random start", "random")),
+}
+TO_OURS = tuple(Arm(f"paper, but {words}", preset="paper", own={k: v}) for k, ((words, v), _) in DIFFER.items())
+TO_PAPER = tuple(Arm(f"ours, but {words}", own={k: v}) for k, (_, (words, v)) in DIFFER.items())
+
+ASSIGNMENT = Experiment(
+    "assignment",
+    "Greedy against exact assignment",
+    "Does the greedy assignment cost quality?",
+    (
+        Grid(
+            (
+                Arm("exact", printed="Hungarian"),
+                Arm("greedy", own={"assignment": "greedy"}, printed="Greedy"),
+                Arm("greedy, cheapest first", own={"assignment": "greedy-cheapest"}),
+            ),
+            dims=(2, 8, 16),
+        ),
+    ),
+    (*SAMPLED, *OF_DIGITS, *PAIRED, TIME),
+    seeds={LAPTOP: 3},
+)
+COST = Experiment(
+    "cost",
+    "The loss: pixel l2 against SSIM + L1",
+    "What does SSIM + L1 bring over squared differences of pixels?",
+    (Grid((Arm("SSIM + L1"), Arm("l2", own={"cost": "l2"})), dims=(2, 8)),),
+    (*SAMPLED, *OF_DIGITS, *PAIRED),
+    seeds={LAPTOP: 3},
+)
+SCHEDULE = Experiment(
+    "schedule",
+    "Epochs between assignments K and momentum rho",
+    "How much do K and rho matter?",
+    (
+        Grid(
+            tuple(
+                Arm(f"K = {every}, rho = {rho}", own={"every": every, "momentum": rho, "anneal": False})
+                for every in (2, 3, 5)
+                for rho in (0.5, 0.7, 1.0)
+            ),
+        ),
+    ),
+    (*SAMPLED, *OF_DIGITS, *PAIRED, DRIFT),
+    seeds={LAPTOP: 3},
+)
+START = Experiment(
+    "start",
+    "First permutation",
+    "Does it matter where the assignment starts?",
+    (Grid((Arm("PCA"), Arm("random", own={"start": "random"})), dims=(2, 8, 16)),),
+    (*SAMPLED, *OF_DIGITS, *PAIRED),
+    seeds={LAPTOP: 3},
+)
+LATTICE = Experiment(
+    "lattice",
+    "Lattice",
+    "Which placement of the quantiles is best?",
+    (
+        Grid(
+            (
+                Arm("Sobol, normal"),
+                Arm("centre-outward", own={"lattice": "centre-outward"}),
+                Arm("ball", own={"prior": "ball"}),
+                Arm("independent draws", own={"lattice": "iid"}),
+            ),
+            dims=(2, 8),
+        ),
+    ),
+    (*SAMPLED, *OF_DIGITS, *PAIRED),
+    seeds={LAPTOP: 3},
+)
+SUBSET = Experiment(
+    "subset",
+    "Lattice points offered to a mini-batch",
+    "Which codes should a mini-batch be offered?",
+    (
+        Grid(
+            (
+                Arm("owned", own={"algorithm": "mini-batch", "subset": "owned"}),
+                Arm("partition", own={"algorithm": "mini-batch", "subset": "partition"}),
+                Arm("random (the paper's)", own={"algorithm": "mini-batch", "subset": "random"}),
+                Arm("full batch"),
+            ),
+            dims=(2, 8),
+        ),
+    ),
+    (*SAMPLED, *OF_DIGITS, *PAIRED, IN_USE, DRIFT),
+    seeds={LAPTOP: 3},
+)
+MOMENTUM = Experiment(
+    "momentum",
+    "Momentum variants",
+    "What should the momentum do at the end of a run?",
+    (
+        Grid(
+            (
+                Arm("rho to 1"),
+                Arm("rho = 0.7", own={"anneal": False}),
+                Arm("rho = 0.7, snap", own={"anneal": False, "snap": 5}),
+                Arm("no momentum", own={"momentum": 1.0, "anneal": False}),
+            ),
+            dims=(2, 8),
+        ),
+    ),
+    (*SAMPLED, *OF_DIGITS, *PAIRED, DRIFT),
+    seeds={LAPTOP: 3},
+)
+PRESETS = Experiment(
+    "presets",
+    "The paper's settings against the recommended ones",
+    "What do our choices change?",
+    (
+        Grid(
+            (
+                *(NEUROSQL, AS_PAPER, VAE, Arm("VAE, paper", "vae", "paper")),
+                *(GAN, Arm("GAN, paper", "gan", "paper")),
+            ),
+            dims=(2, 8),
+        ),
+    ),
+    (*SAMPLED, *OF_DIGITS, *PAIRED),
+    seeds={LAPTOP: 3},
+)
+CHOICES = Experiment(
+    "choices",
+    "From the paper's settings to ours, one at a time",
+    "Which of our choices brings what?",
+    (
+        Grid(
+            (
+                AS_PAPER,
+                *TO_OURS,
+                Arm("paper, but three times the epochs", preset="paper", longer=3),
+                NEUROSQL,
+                *TO_PAPER,
+            )
+        ),
+    ),
+    (*SAMPLED, *OF_DIGITS, *PAIRED, DRIFT),
+    seeds={LAPTOP: 3},
+)

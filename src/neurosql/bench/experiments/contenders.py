@@ -1,0 +1,29 @@
+"""Contenders and columns that several experiments share."""
+
+from __future__ import annotations
+
+from neurosql.bench.declare import Arm
+from neurosql.metrics.column import of_codes, paired_heldout, paired_train, resource, sampled
+
+NEUROSQL = Arm("NeuroSQL", printed="NeuroSQL")
+AS_PAPER = Arm("NeuroSQL, paper", preset="paper", printed="NeuroSQL")
+VAE = Arm("VAE", "vae", printed="VAE")
+GAN = Arm("GAN", "gan", printed="GAN")
+DDPM = Arm("DDPM", "ddpm", printed="Diffusion")
+OT_CFM = Arm("OT-CFM", "ot-cfm")
+IMLE = Arm("IMLE", "imle")
+RS_IMLE = Arm("RS-IMLE", "rs-imle")
+GLO = Arm("GLO", "glo")
+RAE = Arm("RAE", "rae")
+
+# The paper's three scores, sampled, and the paired ones, which it does not tell apart from them.
+SAMPLED = (sampled("proxy-fid", "random net"), sampled("lpips"), sampled("ssim"))
+PAIRED = (paired_train("lpips"), paired_train("ssim"), paired_heldout("ssim"))
+RECALL, COPIES = sampled("recall", "random net"), sampled("suspiciously close")
+SETS = (sampled("kid", "random net"), RECALL, COPIES)
+OF_DIGITS = (sampled("frechet", "classifier"), sampled("recall", "classifier"))
+TIME, MEMORY = resource("epoch seconds"), resource("peak megabytes")
+RESOURCES = (TIME, MEMORY, resource("parameters trained"), resource("parameters sampling"))
+RATIOS = (resource("epoch seconds", over="VAE"), resource("peak megabytes", over="VAE"))
+IN_USE, DRIFT = of_codes("codes in use"), of_codes("drift")
+CODES = (of_codes("10-nn purity"), of_codes("silhouette"), of_codes("trustworthiness"), IN_USE, DRIFT)

@@ -1,0 +1,96 @@
+"""Each data set by backbone and latent dimension, all of them together, and OASIS at two resolutions."""
+
+from __future__ import annotations
+
+from neurosql.bench.declare import LAPTOP, Experiment, Grid
+from neurosql.bench.experiments.contenders import (
+    AS_PAPER,
+    DDPM,
+    GAN,
+    GLO,
+    NEUROSQL,
+    OF_DIGITS,
+    OT_CFM,
+    PAIRED,
+    RAE,
+    RS_IMLE,
+    SAMPLED,
+    SETS,
+    VAE,
+)
+
+ALL_DIMS = (2, 4, 8, 16, 32, 64, 128)
+TITLES = {"mnist": "MNIST", "celeba": "CelebA", "afhq": "AFHQ", "oasis": "OASIS"}
+BACKBONES = {"convnet": "ConvNet", "resnet": "ResNet", "unet": "U-Net"}
+# Latent dimensions of the paper's tables.
+PRINTED_DIMS = {
+    ("mnist", "convnet"): (2, 3),
+    ("celeba", "resnet"): (2, 4, 8, 32),
+    ("celeba", "unet"): (2, 4, 8, 16, 32),
+    ("afhq", "unet"): (2, 3, 4, 8, 16, 32, 64),
+    ("oasis", "resnet"): (16, 32, 64, 128),
+    ("oasis", "unet"): (4, 8, 16, 32, 64, 128),
+}
+
+
+def _mnist(backbone: str) -> tuple[Grid, ...]:
+    on = {"backbones": (backbone,)}
+    return (
+        Grid((NEUROSQL, AS_PAPER, VAE, GAN), dims=(2, 3, 8, 16), **on),  # type: ignore[arg-type]
+        Grid((RS_IMLE, GLO, RAE), dims=(8,), **on),  # type: ignore[arg-type]
+        Grid((DDPM, OT_CFM), dims=(8,), **on),  # type: ignore[arg-type]
+    )
+
+
+def pictures(data: str, backbone: str) -> tuple[Grid, ...]:
+    """Who runs on photographs and scans."""
+    of_paper = PRINTED_DIMS.get((data, backbone), ALL_DIMS)
+    return (
+        Grid((NEUROSQL, VAE, GAN), (data,), (backbone,), dims=(2, 8, 32), dims_of_paper=of_paper),
+        Grid((DDPM,), (data,), (backbone,), dims=(8,)),
+    )
+
+
+def _of(data: str, backbone: str) -> Experiment:
+    """The table of a data set with one backbone."""
+    digits, title, network = data == "mnist", TITLES[data], BACKBONES[backbone]
+    return Experiment(
+        data if backbone == "convnet" else f"{data}-{backbone}",
+        f"{title}, {network}",
+        f"Who makes the better {'digits' if digits else 'pictures'} on {title}, by latent dimension?",
+        _mnist(backbone) if digits else pictures(data, backbone),
+        (*SAMPLED, *(OF_DIGITS if digits else ()), *SETS, *PAIRED),
+        averaged=True,
+        figures=("samples",),
+        seeds={} if digits else {LAPTOP: 3},
+    )
+
+
+MNIST, MNIST_RESNET, MNIST_UNET = (_of("mnist", backbone) for backbone in BACKBONES)
+CELEBA, CELEBA_RESNET, CELEBA_UNET = (_of("celeba", backbone) for backbone in BACKBONES)
+AFHQ, AFHQ_RESNET, AFHQ_UNET = (_of("afhq", backbone) for backbone in BACKBONES)
+OASIS, OASIS_RESNET, OASIS_UNET = (_of("oasis", backbone) for backbone in BACKBONES)
+MAIN = Experiment(
+    "main",
+    "Main results",
+    "Who is ahead on each data set, over latent dimensions?",
+    (
+        Grid((NEUROSQL, AS_PAPER, VAE, GAN), dims=(2, 3, 8, 16)),
+        Grid((DDPM,)),
+        *(grid for data in ("celeba", "afhq", "oasis") for grid in pictures(data, "convnet")),
+    ),
+    (*SAMPLED, *SETS, *PAIRED),
+    rows=("data",),
+    seeds={LAPTOP: 3},
+    printed_under="all",
+)
+RESOLUTION = Experiment(
+    "resolution",
+    "OASIS at 64 and 128 pixels",
+    "Does the order of the methods change with the resolution?",
+    (Grid((NEUROSQL, VAE, GAN), ("oasis",), dims=(8,), pixels=(64, 128)),),
+    (*SAMPLED, *SETS, *PAIRED),
+    rows=("data", "pixels"),
+    figures=("samples",),
+    seeds={LAPTOP: 3},
+)

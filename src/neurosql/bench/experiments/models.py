@@ -1,0 +1,65 @@
+"""What models are good for: a downstream classifier, latent planes, sheets of samples."""
+
+from __future__ import annotations
+
+from neurosql.bench.declare import LAPTOP, PAPER, Arm, Experiment, Grid
+from neurosql.bench.experiments.contenders import (
+    AS_PAPER,
+    CODES,
+    COPIES,
+    DDPM,
+    GAN,
+    GLO,
+    IMLE,
+    NEUROSQL,
+    OT_CFM,
+    RAE,
+    RECALL,
+    RS_IMLE,
+    SAMPLED,
+    VAE,
+)
+from neurosql.metrics.column import paired_train, sampled
+
+DOWNSTREAM = Experiment(
+    "downstream",
+    "Downstream classifier",
+    "How good is a classifier that has seen synthetic digits only?",
+    (
+        Grid(
+            (
+                Arm("NeuroSQL, by class", own={"conditional": True}, printed="NeuroSQL"),
+                Arm("VAE, by class", "vae", own={"conditional": True}, printed="VAE"),
+                Arm("GAN, by class", "gan", own={"conditional": True}),
+                Arm("NeuroSQL, nearest code", printed="NeuroSQL"),
+                Arm("VAE, nearest code", "vae", printed="VAE"),
+            ),
+            dims=(2, 8),
+        ),
+    ),
+    tuple(sampled(f"downstream {name}") for name in ("accuracy", "precision", "recall")),
+    downstream=True,
+    figures=("samples",),
+    seeds={LAPTOP: 3},
+)
+PLANES = Experiment(
+    "planes",
+    "Latent planes",
+    "Do neighbours in the latent plane belong together?",
+    (Grid((NEUROSQL, AS_PAPER, VAE), dims=(2,)),),
+    (*CODES, paired_train("ssim")),
+    figures=("planes",),
+)
+SHEETS = Experiment(
+    "sheets",
+    "36 samples of each method",
+    "What do the samples look like, same data, same budget?",
+    (
+        Grid((NEUROSQL, AS_PAPER, VAE, GAN, IMLE, RS_IMLE, GLO, RAE), dims=(2, 8, 16)),
+        Grid((DDPM, OT_CFM)),
+        *(Grid((NEUROSQL, VAE, GAN, DDPM), (data,)) for data in ("celeba", "afhq", "oasis")),
+    ),
+    (SAMPLED[0], RECALL, COPIES),
+    figures=("samples", "contact"),
+    seeds={LAPTOP: 1, PAPER: 1},
+)

@@ -1,0 +1,138 @@
+"""Results of earlier versions, brought to the form and under the names of this one.
+
+Two things may be behind: scores that stand as columns of the table of runs, one per `name features mode` and one per
+`floor: name features mode`; and the config of a run, a hash of all its settings, after settings were renamed. A run is
+known again by its identity, everything that tells runs of a table apart but that hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from neurosql.bench import rows
+from neurosql.bench.declare import Experiment
+from neurosql.bench.experiments import EXPERIMENTS, find
+from neurosql.bench.jobs import JOBS
+from neurosql.errors import InputError
+from neurosql.metrics.column import Column
+from neurosql.metrics.records import SCORES, record_of
+
+FLOOR = "floor: "
+
+
+@dataclass
+class Moved:
+    """What became of one table."""
+
+    name: str
+    runs: int = 0
+    scores: int = 0
+    """Scores that left the table of runs."""
+    rekeyed: dict[rows.Key, rows.Key] = field(default_factory=dict)
+    unmatched: list[str] = field(default_factory=list)
+    """Runs that the declaration does not know; they stay as they are."""
+
+    def sentence(self) -> str:
+        """What was done, in words."""
+        done = (
+            [f"{self.scores} scores of {self.runs} runs moved to {rows.SCORES}/{self.name}.csv"] if self.scores else []
+        )
+        done += [f"{len(self.rekeyed)} of {self.runs} runs re-keyed"] if self.rekeyed else []
+        return f"{self.name}.csv: {'; '.join(done) or 'nothing to do'}"
+
+
+def migrate(folder: Path, budget: str, experiments: Iterable[Experiment] | None = None) -> list[Moved]:
+    """Bring every table of a folder up to date; nothing is written where one of them is not understood.
+
+    `experiments` are those that the tables belong to; by default all registered ones.
+    """
+    chosen = map(find, EXPERIMENTS) if experiments is None else experiments
+    declared = {experiment.name: experiment for experiment in chosen}
+    if not folder.is_dir():
+        raise InputError(f"no such folder: {folder}")
+    tables = [path for path in sorted(folder.glob("*.csv")) if rows.is_table(path)]
+    if not tables:
+        raise InputError(f"no results in {folder}")
+    unknown = [path.name for path in tables if path.stem not in declared]
+    if unknown:
+        raise InputError(f"no experiment has the results {', '.join(unknown)}: nothing was changed")
+    known = columns_by_key()
+    found = {path: _converted(path, known) for path in tables}
+    moved = []
+    for path, (table, count) in found.items():
+        done = Moved(path.stem, len(table), count)
+        table = _rekeyed(table, declared[path.stem], budget, done)
+        if done.scores or done.rekeyed:
+            rows.write(path, table)
+        moved.append(done)
+    _rename_jobs(folder / JOBS, moved)
+    return moved
+
+
+def columns_by_key() -> dict[str, Column]:
+    """Every column that a score can have, by its name in words."""
+    records = [record_of(name) for name in SCORES]
+    columns = [Column(r.name, f, m) for r in records for f in r.features or ("",) for m in r.modes or ("",)]
+    return {column.key: column for column in columns}
+
+
+def _converted(path: Path, known: Mapping[str, Column]) -> tuple[list[rows.Row], int]:
+    """The runs of a table with their scores, and how many of these were columns of it."""
+    lines = rows.read_lines(path)
+    heads = [name for name in (lines[0] if lines else ()) if name not in rows.FIELDS]
+    if not heads:
+        return list(rows.read(path).values()), 0
+    strange = [name for name in heads if name.removeprefix(FLOOR) not in known]
+    if strange:
+        raise InputError(f"{path} has a column that no score is called by, {strange[0]!r}: nothing was changed")
+    values = [name for name in heads if not name.startswith(FLOOR)]
+    runs, count = [], 0
+    for line in lines:
+        row = rows.parsed({name: text for name, text in line.items() if name in rows.FIELDS})
+        for name in values:
+            if line[name]:
+                floor = line.get(FLOOR + name, "")
+                row[rows.SCORES][known[name]] = rows.Found(float(line[name]), float(floor) if floor else None)
+                count += 1
+        runs.append(row)
+    return runs, count
+
+
+def _rekeyed(table: list[rows.Row], experiment: Experiment, budget: str, done: Moved) -> list[rows.Row]:
+    """The runs under the config that the declaration gives them. What is current stays, whoever else claims it."""
+    seeds = 1 + max((int(row["seed"]) for row in table), default=0)
+    declared = {_identity(rows.identity(job)): job.key for job in experiment.jobs(budget, seeds)}
+    taken = {rows.key_of(row) for row in table} & set(declared.values())
+    found = []
+    for row in table:
+        old, current = rows.key_of(row), declared.get(_identity(row))
+        if old in taken:
+            found.append(row)
+        elif current is None or current in taken:
+            why = "is not declared" if current is None else "stands in the table already"
+            words = " ".join(f"{name}={row[name]}" for name in rows.IDENTITY if row[name] != "")
+            done.unmatched.append(f"{words} {why}")
+            found.append(row)
+        else:
+            taken.add(current)
+            done.rekeyed[old] = current
+            found.append(row | {"config": current[0]})
+    return found
+
+
+def _identity(row: rows.Row) -> tuple[str, ...]:
+    return tuple(str(row[name]) for name in rows.IDENTITY if name != "config")
+
+
+def _rename_jobs(jobs: Path, moved: list[Moved]) -> None:
+    """The folders of re-keyed runs, where they are still there and all tables agree on the name."""
+    wanted: dict[rows.Key, set[rows.Key]] = {}
+    for done in moved:
+        for old, current in done.rekeyed.items():
+            wanted.setdefault(old, set()).add(current)
+    for old, all_current in wanted.items():
+        source, *targets = (jobs / f"{config}-{seed}" for config, seed in (old, *all_current))
+        if len(targets) == 1 and source.is_dir() and not targets[0].exists():
+            source.rename(targets[0])

@@ -1,0 +1,139 @@
+"""What an evaluation looks at, and how the functions of its scores are called."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from neurosql.cost import Cost
+from neurosql.data.imageset import ImageSet
+from neurosql.errors import InputError
+from neurosql.metrics import inception, weights
+from neurosql.metrics.features import Features
+from neurosql.metrics.measure import Measure
+from neurosql.metrics.records import ScoreRecord
+from neurosql.metrics.score import Score
+from neurosql.registry import imported
+
+if TYPE_CHECKING:
+    from neurosql.evaluate import Evaluation, Options
+    from neurosql.run import Run
+
+LEAST_UNSEEN = 20
+
+
+class Context:
+    """A run, its images, and what several scores need of them, made when it is first asked for."""
+
+    def __init__(
+        self, run: Run, train: ImageSet, heldout: ImageSet | None, options: Options, result: Evaluation
+    ) -> None:
+        self.run, self.train, self.heldout, self.options, self.result = run, train, heldout, options, result
+        self.kind: str = run.data["kind"]
+        """The kind of data: image, signal, volume or vector. Scores that can't look at it say so in their record."""
+        self.cost = Cost.named(run.settings.latent.cost)
+        self.random = np.random.default_rng(options.seed)
+        """Families draw from it in their order."""
+        self._weights: dict[str, dict[str, Tensor] | None] = {}
+        self.inception: Features | None = None
+        if options.inception is not None:
+            if self.kind != "image":
+                raise InputError(f"Inception-v3 looks at images, the data are {self.kind}s")
+            self.inception = inception.load(options.inception)
+            self.inception_hash = hashlib.sha256(Path(options.inception).read_bytes()).hexdigest()[:12]
+
+    @property
+    def unseen(self) -> ImageSet | None:
+        """Images that were not trained on, where there are enough of them to judge samples by."""
+        return None if self.heldout is None or len(self.heldout) < LEAST_UNSEEN else self.heldout
+
+    @cached_property
+    def samples(self) -> np.ndarray:
+        """New samples (n, *shape)."""
+        return self.run.sample(self.options.samples, seed=self.options.seed)[0]
+
+    @cached_property
+    def reconstructions(self) -> np.ndarray:
+        """Of all training images."""
+        return self.run.reconstruct()
+
+    @property
+    def labelled_images(self) -> bool:
+        """Whether a classifier of the labels can look at the data: columns of a table have no places to look at."""
+        return self.train.labels is not None and self.kind != "vector"
+
+    def applies(self, record: ScoreRecord) -> bool:
+        """Whether a score can look at this kind of data."""
+        return not record.kinds or self.kind in record.kinds
+
+    def weights(self, name: str) -> dict[str, Tensor] | None:
+        """Published weights; where they are not here, None, and it is said what to do."""
+        if name not in self._weights:
+            self._weights[name] = weights.load(name) if self.kind == "image" else None
+        if self._weights[name] is None:
+            self.leave_out(weights.how_to_get(name))
+        return self._weights[name]
+
+    def leave_out(self, sentence: str) -> None:
+        """Say once what could not be computed, and why."""
+        if sentence not in self.result.left_out:
+            self.result.left_out.append(sentence)
+
+    def add(
+        self,
+        record: ScoreRecord,
+        found: Measure,
+        mode: str,
+        n: int,
+        features: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Put a score on the list."""
+        self.result.scores.append(
+            Score(
+                *(record.name, float(found.value), mode, record.direction, n if found.n is None else found.n),  # type: ignore[arg-type]
+                n_real=found.n_real,
+                seed=self.options.seed if seed is None else seed,
+                features=features,
+                interval=found.interval,
+                spread=found.spread,
+                floor=found.floor,
+                note=found.note or record.note,
+            )
+        )
+
+    def available(self, records: Iterable[ScoreRecord]) -> list[ScoreRecord]:
+        """Scores whose weights, if they need any, are here."""
+        return [record for record in records if not record.weights or self.weights(record.weights) is not None]
+
+    def call(self, records: Sequence[ScoreRecord], offered: Mapping[str, Any]) -> dict[str, Any]:
+        """What the functions of some records give, by name of the score. Each function is called once."""
+        given: dict[tuple[Any, ...], Any] = {}
+        found = {}
+        for record in records:
+            key = (record.function, record.arguments, record.weights)
+            if key not in given:
+                given[key] = imported(record.function)(*self._arguments(record, offered))
+            whole = given[key]
+            if not isinstance(whole, dict):
+                found[record.name] = whole
+            elif record.name in whole:
+                found[record.name] = whole[record.name]
+        return found
+
+    def _arguments(self, record: ScoreRecord, offered: Mapping[str, Any]) -> list[Any]:
+        known = {"seed": self.options.seed, **offered}
+        if record.weights:
+            known["weights"] = self.weights(record.weights)
+        for name in record.arguments:
+            if name not in known:
+                raise InputError(
+                    f"the score {record.name!r} takes {name!r}, but the family {record.family} has {', '.join(known)}"
+                )
+        return [known[name] for name in record.arguments]

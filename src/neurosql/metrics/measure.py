@@ -1,0 +1,39 @@
+"""What the function of a score gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from neurosql.metrics.statistics import mean_interval
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a function found: a value, and whatever else it knows of it."""
+
+    value: float
+    interval: tuple[float, float] | None = None
+    spread: float | None = None
+    floor: float | None = None
+    n: int | None = None
+    """Generated images that were looked at, where the family does not know."""
+    n_real: int = 0
+    note: str = ""
+
+    @classmethod
+    def of(cls, found: Any) -> Measure:
+        """A number as it is; of an array (n,), one value for each image, the mean with its interval."""
+        if isinstance(found, Measure):
+            return found
+        values = np.asarray(found)
+        if values.ndim == 0:
+            return cls(float(values))
+        return cls(float(values.mean()), interval=mean_interval(values))
+
+
+def with_floor(found: Measure, floor: float | None, n_real: int = 0) -> Measure:
+    """What was found, with the floor that its family knows."""
+    return replace(found, floor=found.floor if floor is None else floor, n_real=n_real or found.n_real)
