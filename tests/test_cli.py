@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from neurosql import NeuroSQL, commands, data
+from neurosql import NeuroSQL, data
+from neurosql.app.training import claimed
 from neurosql.checkpoint import FORMAT
 from neurosql.cli import main
 
@@ -86,8 +87,8 @@ def test_a_default_run_folder_is_the_next_free_one(small_set, tmp_path, monkeypa
 def test_runs_that_begin_at_once_have_folders_of_their_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with ThreadPoolExecutor(8) as pool:
-        claimed = list(pool.map(lambda _: commands._claimed("mnist-sample"), range(40)))
-    assert len(set(claimed)) == 40 and all(path.is_dir() for path in claimed)
+        taken = list(pool.map(lambda _: claimed("mnist-sample"), range(40)))
+    assert len(set(taken)) == 40 and all(path.is_dir() for path in taken)
 
 
 def test_a_run_that_never_began_leaves_no_folder(small_set, tmp_path, monkeypatch, capsys):

@@ -22,6 +22,7 @@ CODES = "codes.safetensors"
 HISTORY = "history.jsonl"
 USED = "used.json"
 SPLIT = "split.json"
+SCORES = "scores.json"
 CHECKPOINT = "checkpoints/last.safetensors"
 
 

@@ -260,7 +260,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
 
     def _adopt(self, fitted: runs.Run, images: ImageSet | None) -> NeuroSQL:
         self.run_ = fitted
-        self.input_ = fitted.data["description"]
+        self.input_ = fitted.data.description
         assert isinstance(fitted.method, QuantileAssignment)
         self.lattice_ = fitted.method.lattice.cpu().numpy()
         self.permutation_ = fitted.method.permutation.numpy()
@@ -269,8 +269,8 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
         self.n_iter_ = len(fitted.history)
         if fitted.like.classes:
             self.classes_ = np.array(fitted.like.classes)
-        if fitted.data["kind"] == "vector":
-            self.n_features_in_ = fitted.data["shape"][0]
+        if not fitted.data.modality.axes:
+            self.n_features_in_ = fitted.data.shape[0]
         self._n_features_out = fitted.settings.generator.latent_dim
         self.codes_ = fitted.method.codes.cpu().numpy()
         if images is not None and len(images) > len(fitted.index):
@@ -284,8 +284,8 @@ class NeuroSQL(TransformerMixin, BaseEstimator):
     def _encode(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         fitted = self._fitted()
         images = X if isinstance(X, ImageSet) else self._read(X, None, reset=False)
-        if images.shape != tuple(fitted.data["shape"]):
-            raise InputError(f"samples must have shape {tuple(fitted.data['shape'])}, got {images.shape}")
+        if images.shape != fitted.data.shape:
+            raise InputError(f"samples must have shape {fitted.data.shape}, got {images.shape}")
         labels = self._labels(y, len(images))
         if labels is not None and not fitted.method.classes:
             labels = None

@@ -17,12 +17,11 @@ import neurosql
 from neurosql import methods, presets, prior
 from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet, from_array, from_dataset
-from neurosql.data.catalogue import absolute
 from neurosql.data.dataset import is_dataset
-from neurosql.data.listing import Reading
 from neurosql.errors import InputError
 from neurosql.generators import Generator
 from neurosql.methods.base import USUAL, Method, Task
+from neurosql.origin import Origin
 from neurosql.settings import DataSettings, Sampling, Settings, former
 from neurosql.training import Diverged, Stopped, Trainer, Used
 
@@ -34,8 +33,8 @@ class Run:
     """A fitted model with what it takes to use it: its settings, the shape of its data and its codes."""
 
     settings: Settings
-    data: dict[str, Any]
-    """What the training images were: source, shape, kind, layout, classes, counts and fingerprints."""
+    data: Origin
+    """What the training images were."""
     method: Method
     like: ImageSet
     """An empty set with the layout, classes and column statistics of the training images."""
@@ -142,7 +141,7 @@ class Run:
             "threads": torch.get_num_threads(),
             "settings": self.settings.sections(),
             "networks": {name: _network(network) for name, network in self.method.networks.items()},
-            "data": self.data,
+            "data": self.data.record(),
         }
 
 
@@ -172,8 +171,11 @@ def train(
     law: prior.Prior | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
+    hear: Callable[[dict[str, Any]], None] = lambda figures: None,
 ) -> Run:
     """Train a model on images and, where `out` is given, leave a run folder; `law` is a prior of the caller's own.
+
+    `say` is told what a person should know, and `hear` the figures of each epoch.
 
     Raises `Stopped` after Ctrl-C: the folder then holds a checkpoint to resume from, and the model so far.
     """
@@ -184,7 +186,7 @@ def train(
         folder.write_json(SPLIT, run.split)
     say(_summary(run, heldout))
     run.method.start()
-    return _fit(run, images, heldout, folder, progress)
+    return _fit(run, images, heldout, folder, progress, hear)
 
 
 def resume(
@@ -193,6 +195,7 @@ def resume(
     source: str | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
+    hear: Callable[[dict[str, Any]], None] = lambda figures: None,
 ) -> Run:
     """Go on with a stopped run; `read(source, (how, seed))` brings its images back, in the same parts.
 
@@ -205,8 +208,9 @@ def resume(
     settings = settings_of(config)
     # Killed before its first checkpoint, a run begins anew: the seed makes it the same run.
     begun = folder.read_tensors(CHECKPOINT) if folder.has(CHECKPOINT) else None
-    images = read(source or config["data"]["path"], reading_of(folder))
-    if images.fingerprint != config["data"]["fingerprint"]:
+    origin = origin_of(config)
+    images = read(source or origin.path, reading_of(folder))
+    if images.fingerprint != origin.fingerprint:
         raise InputError(f"{images.source} does not hold the images that {path} was trained on: name them with --data")
     run, heldout = _prepare(images, settings)
     folder.keep_history(begun[1]["records"] if begun else 0)
@@ -214,7 +218,7 @@ def resume(
     say(_summary(run, heldout))
     if begun is None:
         run.method.start()
-    return _fit(run, images, heldout, folder, progress, begun)
+    return _fit(run, images, heldout, folder, progress, hear, begun)
 
 
 def is_finished(folder: RunFolder) -> bool:
@@ -232,11 +236,11 @@ def is_finished(folder: RunFolder) -> bool:
 
 def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
     """How the samples of a run were read, and the seed: with its own split where one was made."""
-    record = folder.config()["data"]
-    how = DataSettings.from_record(record.get("settings") or {"limit": record.get("limit")})
-    if record.get("divided"):
+    origin = origin_of(folder.config())
+    how = DataSettings.from_record(origin.settings)
+    if origin.divided:
         how = dataclasses.replace(how, split=str(folder.path / SPLIT))
-    return how, record.get("seed", 0)
+    return how, origin.seed
 
 
 def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = None) -> tuple[Run, ImageSet | None]:
@@ -260,30 +264,11 @@ def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = Non
     classes = len(images.classes) if conditional else None
     method = methods.make(Task(settings, tuple(images.shape), classes, law)).to(device)
     method.attach(*_tensors(images, index, device), training.seed)
-    read = images.reading or Reading("array")
-    data = {
-        "source": images.source,
-        "path": absolute(images.source),
-        "reader": read.reader,
-        "settings": read.settings,
-        "seed": read.seed,
-        "divided": read.divided,
-        "preparation": read.preparation,
-        "notes": read.notes,
-        "skipped": [list(pair) for pair in read.skipped],
-        "description": images.describe(),
-        "kind": images.kind,
-        "shape": list(images.shape),
-        "layout": images.layout,
-        "classes": list(images.classes),
-        "fingerprint": images.fingerprint,
-        "trained": len(index),
-        "heldout": 0 if heldout is None else len(heldout),
-        "test": 0 if images.test is None else len(images.test),
-    }
+    origin = Origin.of(images, len(index), 0 if heldout is None else len(heldout))
     labels = None if images.labels is None else images.labels[index]
-    split = {"count": read.found or len(images), **parts}
-    return Run(settings, data, method, images.take(np.arange(0)), index, labels, [], split=split), heldout
+    found = images.reading.found if images.reading else 0
+    split = {"count": found or len(images), **parts}
+    return Run(settings, origin, method, images.take(np.arange(0)), index, labels, [], split=split), heldout
 
 
 def _fit(
@@ -292,6 +277,7 @@ def _fit(
     heldout: ImageSet | None,
     folder: RunFolder | None,
     progress: bool,
+    hear: Callable[[dict[str, Any]], None],
     begun: tuple[dict[str, Tensor], dict[str, Any]] | None = None,
 ) -> Run:
     device = run.method.x.device
@@ -310,6 +296,7 @@ def _fit(
         run.history.append(figures)
         if folder is not None:
             folder.append_history(figures)
+        hear(figures)
 
     x, labels = _tensors(images, run.index, device)
     trainer = Trainer(run.method, x, labels, run.settings.training, validation, save, record, progress)
@@ -317,8 +304,9 @@ def _fit(
         trainer.load_state(*begun)
     try:
         trainer.run()
-    except Stopped:
+    except Stopped as stop:
         _keep(run, trainer, folder)
+        stop.path = None if folder is None else folder.path
         raise
     except Diverged as error:
         if trainer.best is None or folder is None:
@@ -348,22 +336,22 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
     weights, _ = folder.read_tensors(MODEL)
     codes, _ = folder.read_tensors(CODES)
     try:
-        data = config["data"]
+        data = origin_of(config)
         mean, std = (weights.pop(name).numpy() if name in weights else None for name in STATISTICS)
-        classes = len(data["classes"]) if settings.generator.conditional else None
-        method = methods.make(Task(settings, tuple(data["shape"]), classes, law, trained=True))
+        classes = len(data.classes) if settings.generator.conditional else None
+        method = methods.make(Task(settings, data.shape, classes, law, trained=True))
         for name, network in method.networks.items():
             own = {k.removeprefix(f"{name}."): v for k, v in weights.items() if k.startswith(f"{name}.")}
             network.load_state_dict(own)
             network.eval()
         method.to(_device(device)).restore(codes)
         like = ImageSet(
-            np.empty((0, *data["shape"]), np.float32),
-            classes=tuple(data["classes"]),
-            layout=data["layout"],
+            np.empty((0, *data.shape), np.float32),
+            classes=data.classes,
+            layout=data.layout,
             mean=mean,
             std=std,
-            source=data["source"],
+            source=data.source,
         )
         labels = codes["labels"].numpy() if "labels" in codes else None
         used = Used(**folder.read_json(USED)) if folder.has(USED) else None
@@ -372,6 +360,14 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
         return Run(settings, data, method, like, codes["index"].numpy(), labels, folder.history(), used, split, usual)
     except (KeyError, TypeError, RuntimeError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
+
+
+def origin_of(config: dict[str, Any]) -> Origin:
+    """What a run was trained on, by its config."""
+    try:
+        return Origin.from_record(config["data"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"the run does not say what it was trained on: {error}") from None
 
 
 def settings_of(config: dict[str, Any]) -> Settings:
@@ -404,9 +400,9 @@ def _network(network: torch.nn.Module) -> dict[str, Any]:
 
 
 def _summary(run: Run, heldout: ImageSet | None) -> str:
-    aside = "" if heldout is None else f", {run.data['heldout']} for validation"
-    aside += f", {run.data['test']} for the test" if run.data["test"] else ""
-    lines = [f"data       {run.data['description']} ({run.data['trained']} to train on{aside})"]
+    aside = "" if heldout is None else f", {run.data.heldout} for validation"
+    aside += f", {run.data.test} for the test" if run.data.test else ""
+    lines = [f"data       {run.data.description} ({run.data.trained} to train on{aside})"]
     if run.settings.method != Settings.method:
         lines.append(f"method     {run.settings.method}, {run.method.title}")
     lines += [f"{name:<10} {fact}" for name, fact in run.method.facts().items()]

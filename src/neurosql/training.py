@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,6 +28,9 @@ Record = dict[str, Any]
 
 class Stopped(Exception):
     """The run was asked to stop; its state was handed to `save` first."""
+
+    path: Path | None = None
+    """The run folder that holds the state, where there is one."""
 
 
 class Diverged(InputError):

@@ -81,9 +81,9 @@ def test_a_run_keeps_its_split_and_takes_it_back(classes, tmp_path):
     assert main(["train", str(classes), "--out", str(tmp_path / "b"), *flags, *QUICK]) == 0
     assert json.loads((tmp_path / "b" / "split.json").read_text()) == split
     first, second = (open_run(tmp_path / name) for name in "ab")
-    assert first.data["fingerprint"] == second.data["fingerprint"] and first.data["test"] == second.data["test"] > 0
+    assert first.data.fingerprint == second.data.fingerprint and first.data.test == second.data.test > 0
     images = data.load(classes, split=str(tmp_path / "a" / "split.json"))
-    assert images.fingerprint == first.data["fingerprint"] and images.test.rows.tolist() == split["test"]
+    assert images.fingerprint == first.data.fingerprint and images.test.rows.tolist() == split["test"]
 
 
 def test_resume_reads_the_same_parts_of_a_folder_again(digits, tmp_path):

@@ -332,7 +332,7 @@ def test_vectors_signals_and_volumes_work(shape):
     x = np.random.default_rng(0).random(shape, dtype=np.float32)
     run = fit(from_array(x, layout=layout) if layout else x, epochs=2)
     samples = run.sample(3, seed=0)[0]
-    assert samples.shape == (3, *run.data["shape"]) and np.isfinite(samples).all()
+    assert samples.shape == (3, *run.data.shape) and np.isfinite(samples).all()
     assert type(run.method.discriminator) is discriminators.MLPDiscriminator
 
 

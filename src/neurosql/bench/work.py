@@ -106,7 +106,7 @@ def _scores(job: Job, run: Run, images: Any) -> rows.Row:
 
 def _leave(run: Run, folder: Path) -> None:
     """Arrays for the sheets of a page: some samples, and the codes where they lie in a plane."""
-    if run.data["kind"] == "image":
+    if run.data.modality.is_picture:
         samples = run.sample(SHOWN, seed=0)[0]
         _save(folder / SAMPLES, samples=(samples.clip(0, 1) * 255).round().astype(np.uint8))
     if run.has_codes and run.settings.generator.latent_dim == PLANE_DIM:

@@ -35,7 +35,7 @@ class Context:
         self, run: Run, train: ImageSet, heldout: ImageSet | None, options: Options, result: Evaluation
     ) -> None:
         self.run, self.train, self.heldout, self.options, self.result = run, train, heldout, options, result
-        self.kind: str = run.data["kind"]
+        self.kind = run.data.kind
         """The kind of data: image, signal, volume or vector. Scores that can't look at it say so in their record."""
         self.cost = Cost.named(run.settings.latent.cost)
         self.random = np.random.default_rng(options.seed)

@@ -20,13 +20,13 @@ OF_THE_MACHINE = ("cache", "device")
 
 def how(run: Run, folder: Path) -> str:
     """A shell command that makes the same model of the same samples; a call in Python if they were never on disk."""
-    own = changed(run.settings, run.data["kind"])
-    if not run.data["settings"]:
+    own = changed(run.settings, run.data.kind)
+    if not run.data.settings:
         given = ", ".join(f"{name}={value!r}" for name, value in own.items())
         return f"neurosql.fit({', '.join(part for part in ('samples', given) if part)})"
-    reading = _other(DataSettings.from_record(run.data["settings"]), DataSettings())
+    reading = _other(DataSettings.from_record(run.data.settings), DataSettings())
     reading = {name: value for name, value in reading.items() if name not in SAID_BY_THE_SPLIT}
-    words = ["neurosql", "train", run.data["source"], "--split", (folder / SPLIT).as_posix()]
+    words = ["neurosql", "train", run.data.source, "--split", (folder / SPLIT).as_posix()]
     return shlex.join(words + [word for name, value in (own | reading).items() for word in _flag(name, value)])
 
 

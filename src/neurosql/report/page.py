@@ -34,7 +34,7 @@ def write(run: Run, folder: Path, scores: dict[str, Any]) -> list[Path]:
     body = document.definitions(_facts(run, found))
     if len(found) > 1:
         body += f"<h2>Scores</h2>{tables.to_html(found)}"
-        title = f"{run.settings.method} on {run.data['description']}"
+        title = f"{run.settings.method} on {run.data.description}"
         for name, content in ((CSV, tables.to_csv(found)), (LATEX, tables.to_latex(found, title))):
             files.replace(folder / name, content.encode())
             written.append(folder / name)
@@ -51,8 +51,8 @@ def _facts(run: Run, scores: list[Score]) -> dict[str, str]:
     seconds = sum(sum(record["seconds"].values()) for record in run.history)
     heldout = next((r["heldout_loss"] for r in reversed(run.history) if "heldout_loss" in r), None)
     facts = {
-        "data": run.data["description"],
-        "trained on": f"{run.data['trained']} samples, {run.data['heldout']} held out",
+        "data": run.data.description,
+        "trained on": f"{run.data.trained} samples, {run.data.heldout} held out",
         "method": f"{run.settings.method}, {run.method.title}",
         **run.method.facts(),
         "epochs": f"{len(run.history)}, {seconds:.0f} s of training",
@@ -86,5 +86,5 @@ def _commands(folder: Path) -> str:
 
 def _lead(run: Run) -> str:
     if run.settings.method == "neurosql":
-        return f"One generator; its codes are a permutation of {run.data['trained']} quantiles of the prior."
+        return f"One generator; its codes are a permutation of {run.data.trained} quantiles of the prior."
     return f"Trained by {run.method.title}, to be compared with quantile assignment on the same generator and budget."

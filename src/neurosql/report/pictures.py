@@ -42,7 +42,7 @@ INK = "#333333"
 
 def captions(run: Run) -> dict[str, str]:
     """Every picture that a run may have, by file name, in the order of the page."""
-    image = run.data["kind"] == "image"
+    image = run.data.modality.is_picture
     found = {"samples.png": f"{SHEET} samples" if image else "samples over the training data"}
     if run.has_codes:
         found["reconstructions.png"] = "training data and their reconstructions"
@@ -59,7 +59,7 @@ def captions(run: Run) -> dict[str, str]:
 
 def draw_all(run: Run, x: np.ndarray, folder: Path, seed: int = 0) -> list[str]:
     """Draw the pictures of a run on its training samples x (n, *shape); returns file names."""
-    image = run.data["kind"] == "image"
+    image = run.data.modality.is_picture
     fresh = run.sample(SHEET if image else min(len(x), 2000), seed=seed)[0]
     shown = np.random.default_rng(seed).permutation(len(x))[:32]
     again = run.reconstruct() if run.has_codes else x
@@ -81,7 +81,7 @@ def draw_all(run: Run, x: np.ndarray, folder: Path, seed: int = 0) -> list[str]:
 def draw_copies(run: Run, samples: np.ndarray, train: np.ndarray, found: Memorisation, folder: Path) -> list[str]:
     """The most suspicious samples, each above its nearest training image, and all distances; returns file names."""
     drawn = []
-    if run.data["kind"] == "image":
+    if run.data.modality.is_picture:
         first = found.order[:24]
         sheet(interleave(samples[first], train[found.nearest[first]], 8), folder / "closest.png")
         drawn.append("closest.png")

@@ -1,0 +1,13 @@
+"""What a person asks for, as functions of values: train, resume, sample, encode, evaluate, report.
+
+The command line, a page and a notebook call these; an `Observer` hears what happens on the way.
+"""
+
+from neurosql.app.encoding import encode
+from neurosql.app.evaluating import evaluate
+from neurosql.app.observer import Observer, Terminal
+from neurosql.app.reporting import report
+from neurosql.app.sampling import sample
+from neurosql.app.training import resume, train
+
+__all__ = ["Observer", "Terminal", "encode", "evaluate", "report", "resume", "sample", "train"]

@@ -1,0 +1,25 @@
+"""The page of a run, of a bench, or of a folder of benches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from neurosql import run as runs
+from neurosql.bench.experiments import find
+from neurosql.checkpoint import CONFIG, SCORES, RunFolder
+from neurosql.errors import InputError
+from neurosql.report import bench, page
+
+
+def report(path: str | Path) -> list[Path]:
+    """Write the page of what lies at a path; returns the files that were written."""
+    place = Path(path)
+    if (place / CONFIG).is_file():
+        folder = RunFolder.existing(path)
+        scores = folder.read_json(SCORES) if folder.has(SCORES) else {}
+        return page.write(runs.open_run(path), folder.path, scores)
+    if place.is_dir():
+        return bench.write_all(place)
+    if place.suffix == ".csv" and place.is_file():
+        return bench.write(find(place.stem), place)
+    raise InputError(f"{path} is neither a run folder, nor a .csv of results, nor a folder of them")

@@ -1,0 +1,136 @@
+"""Train a model, or go on training it, and finish its folder: scores, pictures and the page."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurosql import data
+from neurosql import run as runs
+from neurosql.app.observer import Observer
+from neurosql.checkpoint import CODES, HISTORY, MODEL, SCORES, SPLIT, USED, RunFolder
+from neurosql.data import ImageSet, catalogue, check
+from neurosql.errors import InputError
+from neurosql.metrics.pairs import reconstruction_score
+from neurosql.metrics.score import Score
+from neurosql.report import page, pictures
+from neurosql.run import Run
+from neurosql.settings import DataSettings, Settings
+
+QUIET = Observer()
+
+
+@dataclass
+class Trained:
+    """A run that has come to its end."""
+
+    run: Run
+    folder: RunFolder
+    written: list[str] = field(default_factory=list)
+    """Names of the files that the call left in the folder; none where the run was finished before."""
+    scores: list[Score] = field(default_factory=list)
+
+
+def read(source: str, how: DataSettings, settings: Settings) -> ImageSet:
+    """The samples of a training, in parts: official ones, those of a split file, or drawn by the run's seed."""
+    training = settings.training
+    images = data.load(source, seed=training.seed, settings=how)
+    if how.split is not None:
+        return images
+    return images.divide(training.validation_share, how.test_share, training.seed)
+
+
+def train(
+    source: str,
+    settings: Settings,
+    out: str | Path | None = None,
+    how: DataSettings | None = None,
+    observer: Observer = QUIET,
+) -> Trained:
+    """Train on the samples of a source and leave a run folder, by default the next free one under runs/.
+
+    Raises `Stopped` after Ctrl-C: its `path` then holds a checkpoint to resume from.
+    """
+    images = read(source, how or DataSettings(), settings)
+    observer.say(check.brief(images))
+    path = Path(out) if out else claimed(source)
+    try:
+        run = runs.train(images, settings, path, **_heard(observer))
+    except InputError:
+        if not out:
+            with suppress(OSError):  # only where nothing was written
+                path.rmdir()
+        raise
+    return finish(run, images.x[run.index], RunFolder(path))
+
+
+def resume(path: str | Path, source: str | None = None, observer: Observer = QUIET) -> Trained:
+    """Go on with a stopped run; a finished one only gets what its folder lacks."""
+    folder = RunFolder.existing(path)
+    if runs.is_finished(folder):
+        run = runs.open_run(path)
+        return Trained(run, folder) if folder.has(page.NAME) else finish(run, sets(run, folder)[0].x, folder)
+    seen: list[ImageSet] = []
+
+    def load(source: str, how: tuple[DataSettings, int]) -> ImageSet:
+        seen.append(data.load(source, settings=how[0], seed=how[1]))
+        return seen[-1]
+
+    run = runs.resume(path, load, source, **_heard(observer))
+    return finish(run, seen[-1].x[run.index], folder)
+
+
+def finish(run: Run, x: np.ndarray, folder: RunFolder) -> Trained:
+    """Scores, pictures and the page of a run trained on x (n, *shape)."""
+    scores = []
+    if run.has_codes and "ssim" in run.data.modality.costs:
+        scores.append(reconstruction_score(x, run.reconstruct()))
+    records = {score.key: score.record() for score in scores}
+    folder.write_json(SCORES, records)
+    drawn = pictures.draw_all(run, x, folder.path, run.settings.training.seed)
+    page.write(run, folder.path, records)
+    return Trained(run, folder, [MODEL, CODES, HISTORY, USED, SPLIT, SCORES, *drawn, page.NAME], scores)
+
+
+def sets(run: Run, folder: RunFolder) -> tuple[ImageSet, ImageSet | None]:
+    """The images that a run was trained on, in its order, and those that it was not."""
+    how, seed = runs.reading_of(folder)
+    images = data.load(run.data.path, settings=how, seed=seed)
+    if images.fingerprint != run.data.fingerprint:
+        raise InputError(f"{run.data.path} no longer holds the images that {folder.path} was trained on")
+    train = images.take(run.index)
+    unseen = images.test or images.validation
+    if unseen is not None:
+        return train, unseen
+    rest = np.setdiff1d(np.arange(len(images)), run.index)
+    return train, images.take(rest) if len(rest) else None
+
+
+def claimed(source: str) -> Path:
+    """runs/NAME-1, or the next number that is free: made here, so that nobody else takes it."""
+    stem = stem_of(source)
+    for number in itertools.count(1):
+        path = Path("runs") / f"{stem}-{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            path.mkdir()
+            return path
+    raise AssertionError("unreachable")
+
+
+def stem_of(source: str) -> str:
+    """A name for what is made of a source."""
+    try:
+        path = catalogue.find(source)[1].resolve()
+    except InputError:
+        path = Path(source)
+    return (path.name if path.is_dir() else path.stem) or "run"
+
+
+def _heard(observer: Observer) -> dict[str, Any]:
+    return {"progress": observer.progress, "say": observer.say, "hear": observer.epoch}

@@ -1,0 +1,92 @@
+"""What a model was trained on: the part of `config.json` that says where the samples came from and what they were."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from neurosql.data import ImageSet
+from neurosql.data.catalogue import absolute
+from neurosql.data.listing import Reading
+from neurosql.modality import MODALITIES, Modality
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The samples of a run: their source, how they were read, their shape and their counts."""
+
+    source: str
+    """As the user named it."""
+    path: str
+    """The same with a path that holds from anywhere."""
+    description: str
+    """What the samples were taken for, in one line."""
+    kind: str
+    """image, signal, volume or vector."""
+    shape: tuple[int, ...]
+    """Of one sample."""
+    layout: str
+    """How the array lay before it was brought to channels first."""
+    classes: tuple[str, ...]
+    fingerprint: str
+    """SHA-256 of the training samples."""
+    trained: int
+    """Samples that were trained on."""
+    heldout: int
+    """Samples for validation."""
+    test: int
+    """Samples that training never sees."""
+    reader: str = "array"
+    settings: dict[str, Any] = field(default_factory=dict)
+    """How the samples were read; empty where they were never on disk."""
+    seed: int = 0
+    """Of the draw and the split."""
+    divided: bool = False
+    """Whether the parts are those of a split file, or were carved from the data."""
+    preparation: dict[str, Any] = field(default_factory=dict)
+    """What was done to every file."""
+    notes: list[str] = field(default_factory=list)
+    skipped: list[list[str]] = field(default_factory=list)
+    """Files that were left out, with the reason."""
+
+    @property
+    def modality(self) -> Modality:
+        """What kind of samples these are."""
+        return MODALITIES[self.kind]
+
+    @classmethod
+    def of(cls, images: ImageSet, trained: int, heldout: int) -> Origin:
+        """The record of a set of which so many samples are trained on and held out."""
+        read = images.reading or Reading("array")
+        return cls(
+            source=images.source,
+            path=absolute(images.source),
+            description=images.describe(),
+            kind=images.kind,
+            shape=tuple(images.shape),
+            layout=images.layout,
+            classes=tuple(images.classes),
+            fingerprint=images.fingerprint,
+            trained=trained,
+            heldout=heldout,
+            test=0 if images.test is None else len(images.test),
+            reader=read.reader,
+            settings=read.settings,
+            seed=read.seed,
+            divided=read.divided,
+            preparation=read.preparation,
+            notes=read.notes,
+            skipped=[list(pair) for pair in read.skipped],
+        )
+
+    def record(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Origin:
+        """The origin that `record` gave, or an earlier version: what it does not know is left out."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        values = {name: value for name, value in record.items() if name in known}
+        return cls(**values | {name: tuple(values[name]) for name in ("shape", "classes")})
