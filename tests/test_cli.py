@@ -100,7 +100,7 @@ def test_a_run_that_never_began_leaves_no_folder(small_set, tmp_path, monkeypatc
 def test_resume_of_a_finished_run_changes_nothing(small_set, tmp_path, capsys):
     path = tmp_path / "run"
     assert main(["train", small_set, "--out", str(path), *QUICK]) == 0
-    assert main(["evaluate", str(path), "--samples", "30", "--pairs", "5"]) == 0
+    assert main(["evaluate", str(path), "--samples", "30", "--image-pairs", "5"]) == 0
     before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
     assert main(["resume", str(path)]) == 0
     assert "nothing was changed" in capsys.readouterr().out

@@ -39,7 +39,7 @@ def test_an_old_run_samples_encodes_is_evaluated_and_reported(name, copied, caps
         assert run.encode(images)[0].shape == (5, 2)
     assert main(["info", str(path)]) == 0
     assert "finished after 4 epochs" in capsys.readouterr().out
-    assert main(["evaluate", str(path), "--samples", "30", "--pairs", "5"]) == 0
+    assert main(["evaluate", str(path), "--samples", "30", "--image-pairs", "5"]) == 0
     scores = json.loads((path / "scores.json").read_text())
     assert len(scores) > 10
     assert main(["report", str(path)]) == 0

@@ -1,12 +1,16 @@
 """How samples are drawn is chosen when sampling: what each method offers, and what a fitted density does."""
 
+import json
+
 import numpy as np
 import pytest
 
 import neurosql
 from neurosql import InputError
+from neurosql.bench.declare import Arm, Experiment, Grid, Job
 from neurosql.cli import main
 from neurosql.data import from_array
+from neurosql.evaluate import Options, evaluate
 from neurosql.settings import METHODS, Sampling
 
 QUICK = {"generator": "mlp", "width": 16, "epochs": 2, "latent_dim": 2, "batch_size": 30}
@@ -81,3 +85,22 @@ def test_the_command_line_chooses_a_sampler(digits, tmp_path, capsys):
     assert not np.array_equal(np.load(tmp_path / "x0.npy"), np.load(tmp_path / "x4.npy"))
     assert main(["sample", str(tmp_path / "run"), "--sampler", "ddim"]) == 2
     assert "the samplers of neurosql are prior, gaussian, mixture" in capsys.readouterr().err
+
+
+def test_an_evaluation_looks_at_the_samples_of_the_sampler_that_was_asked_for(digits):
+    data = from_array(digits[0][:140], digits[1][:140])
+    train, heldout = data.take(np.arange(100)), data.take(np.arange(100, 140))
+    run = neurosql.fit(train, validation_share=0.0, **QUICK)
+    for sampling in (Sampling(), Sampling("gaussian")):
+        found = evaluate(run, train, heldout, Options(samples=30, image_pairs=5, sampling=sampling))
+        expected = run.sample(30, seed=0, sampler=sampling.sampler)[0]
+        assert np.array_equal(found.samples, expected)
+
+
+def test_a_contender_of_a_bench_may_have_a_sampler():
+    plain, mixed = Arm("prior"), Arm("mixture", sampling=Sampling("mixture", components=3))
+    experiment = Experiment("own", "t", "q", (Grid((plain, mixed)),), ())
+    first, second = experiment.jobs("smoke", 1)
+    assert first.config != second.config and second.sampling.components == 3
+    again = Job.from_record(json.loads(json.dumps(second.record())))
+    assert again == second and again.config == second.config

@@ -150,8 +150,9 @@ class Evaluate:
     """Real images to set the samples against; by default the ones that the run held out."""
     samples: int = 2048
     """Samples to draw."""
-    pairs: int = 50
-    """Pairs for SSIM and LPIPS."""
+    image_pairs: int = 50
+    """Pairs of images that SSIM and LPIPS are averaged over."""
+    how: Sampling = field(default_factory=Sampling)
     downstream: bool = False
     """Also train a classifier on 10,000 synthetic images and test it on real ones (needs labels)."""
     vgg: bool = False
@@ -165,7 +166,8 @@ class Evaluate:
         from neurosql import commands
         from neurosql.evaluate import Options
 
-        options = Options(self.samples, self.pairs, self.seed, self.downstream, self.vgg, self.inception)
+        extra = {"downstream": self.downstream, "vgg": self.vgg, "inception": self.inception}
+        options = Options(self.samples, self.image_pairs, self.seed, sampling=self.how, **extra)  # type: ignore[arg-type]
         commands.evaluate(self.run, self.against, options)
 
 
@@ -402,18 +404,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _present(arguments: list[str]) -> list[str]:
     """The arguments with today's names for flags that had others; a notice says so."""
-    if arguments[:1] != ["train"]:
-        return arguments
+    old = {"train": former.RENAMED, "evaluate": {"pairs": "image_pairs"}}.get(arguments[0] if arguments else "", {})
     found: list[str] = []
     rest = iter(arguments)
     for argument in rest:
         flag, equals, value = argument.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
-        if not flag.startswith("--") or name not in former.RENAMED:
+        if not flag.startswith("--") or name not in old:
             found.append(argument)
             continue
         value = value if equals else next(rest, "")
-        new, now = former.renamed(name, value)
+        new, now = (old[name], value) if arguments[0] == "evaluate" else former.renamed(name, value)
         print(f"note       {flag} is called --{new.replace('_', '-')}: the old name will go", file=sys.stderr)
         found += [f"--{new.replace('_', '-')}", now]
     return found

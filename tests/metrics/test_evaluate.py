@@ -28,7 +28,7 @@ def sets():
 def test_every_family_has_its_modes_and_floors(sets):
     train, heldout = sets
     run = fit(train, budget="smoke", **QUICK | {"validation_share": 0.0})
-    found = evaluate(run, train, heldout, Options(samples=300, pairs=20))
+    found = evaluate(run, train, heldout, Options(samples=300, image_pairs=20))
     modes = {score.mode for score in found.scores}
     assert modes == {"sampled", "paired-train", "paired-heldout", "codes"}
     for score in found.scores:
@@ -41,13 +41,13 @@ def test_every_family_has_its_modes_and_floors(sets):
     assert found.memorisation.verdict == "no sign"
     assert found.find("ssim", "sampled").value < found.find("ssim", "paired-train").value
     assert any("lpips" in sentence for sentence in found.left_out) or found.find("lpips", "sampled").value > 0
-    again = evaluate(run, train, heldout, Options(samples=300, pairs=20))
+    again = evaluate(run, train, heldout, Options(samples=300, image_pairs=20))
     assert [score.value for score in again.scores] == [score.value for score in found.scores]
 
 
 def test_downstream_classifier_by_class_and_by_nearest_code(sets, monkeypatch):
-    monkeypatch.setattr("neurosql.evaluate.SYNTHETIC", 400)
-    monkeypatch.setattr("neurosql.evaluate.CLASSIFIER_STEPS", 150)
+    monkeypatch.setattr("neurosql.metrics.evaluation.SYNTHETIC", 400)
+    monkeypatch.setattr("neurosql.metrics.evaluation.CLASSIFIER_STEPS", 150)
     train, heldout = sets
     for conditional, how in ((True, "class-conditional"), (False, "nearest training code")):
         run = fit(train, conditional=conditional, **QUICK | {"epochs": 12, "validation_share": 0.0})
@@ -98,7 +98,7 @@ def test_the_command_writes_scores_and_pictures(tmp_path, capsys):
         "0.2",
     ]
     assert main(["train", str(path), "--out", str(out), *arguments]) == 0
-    assert main(["evaluate", str(out), "--samples", "60", "--pairs", "10"]) == 0
+    assert main(["evaluate", str(out), "--samples", "60", "--image-pairs", "10"]) == 0
     page = (out / "report.html").read_text("utf-8")
     assert "two-sample accuracy" in page and "memorisation" in page and "real images against real" in page
     assert page.count("data:image/png") == len(list(out.glob("*.png")))

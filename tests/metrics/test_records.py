@@ -73,7 +73,7 @@ def plugged(monkeypatch):
 def test_a_score_of_another_package_runs_in_every_place_that_its_record_names(plugged, digits):
     train, heldout = from_array(digits[0][:100], digits[1][:100]), from_array(digits[0][100:160], digits[1][100:160])
     calls.clear()
-    found = evaluate(fit(train, **QUICK), train, heldout, Options(samples=40, pairs=8))
+    found = evaluate(fit(train, **QUICK), train, heldout, Options(samples=40, image_pairs=8))
     by_column = {(s.name, s.features, s.mode): s for s in found.scores if s.name in PLUGGED}
     assert set(by_column) == {
         *(("far", "pixels", "sampled"), ("far", "random net", "sampled")),

@@ -71,7 +71,7 @@ def scores(case):
     try:
         train, heldout = sets(case)
         run = fit(train, **QUICK | settings)
-        found = evaluate(run, train, heldout, Options(samples=60, pairs=12, seed=3, **options))
+        found = evaluate(run, train, heldout, Options(samples=60, image_pairs=12, seed=3, **options))
         return {"scores": {s.key: s.record() for s in found.scores}, "left out": found.left_out}
     finally:
         torch.set_num_threads(threads)

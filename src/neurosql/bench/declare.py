@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from neurosql import presets
 from neurosql.errors import InputError
 from neurosql.metrics.column import Column
-from neurosql.settings import METHODS, Settings
+from neurosql.settings import METHODS, Sampling, Settings
 
 SMOKE, LAPTOP, PAPER = "smoke", "laptop", "paper"
 OF_DIGITS = 28
@@ -59,6 +59,8 @@ class Arm:
     """Times the epochs that the others have."""
     printed: str | None = None
     """What the paper calls it, where it has figures for it."""
+    sampling: Sampling = field(default_factory=Sampling)
+    """How its samples are drawn."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,7 @@ class Experiment:
             arm=arm.name,
             preset=arm.preset,
             printed=arm.printed,
+            sampling=arm.sampling,
             settings=presets.settings(arm.method, arm.preset, budget, **own),
             samples=scale.samples if self.scored else 0,
             synthetic=scale.synthetic if self.downstream else 0,
@@ -184,6 +187,7 @@ class Job:
     """Images that the downstream classifier learns from; 0 trains none."""
     classifier_steps: int
     alone: bool
+    sampling: Sampling = field(default_factory=Sampling)
 
     @property
     def seed(self) -> int:
@@ -202,6 +206,8 @@ class Job:
         content = {"data": self.data, "images": self.images, "pixels": self.pixels, "settings": settings}
         content |= {"samples": self.samples, "synthetic": self.synthetic, "alone": self.alone}
         content |= {"classifier_steps": self.classifier_steps}
+        # Only where it was chosen: runs that are sampled as usual keep their hash.
+        content |= {"sampling": asdict(self.sampling)} if self.sampling != Sampling() else {}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
@@ -222,13 +228,13 @@ class Job:
         """The job as plain values, for JSON."""
         names = [f.name for f in fields(self) if f.name != "settings"]
         settings = {"method": self.settings.method, "sections": self.settings.sections()}
-        return {name: getattr(self, name) for name in names} | {"settings": settings}
+        return {name: getattr(self, name) for name in names} | {"settings": settings, "sampling": asdict(self.sampling)}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Job:
         """The job that `record` gave."""
         settings = Settings.from_sections(record["settings"]["method"], record["settings"]["sections"])
-        return cls(**record | {"settings": settings})
+        return cls(**record | {"settings": settings, "sampling": Sampling(**record.get("sampling", {}))})
 
 
 def scale_of(budget: str) -> Scale:

@@ -91,7 +91,8 @@ def _taken(run: Run) -> rows.Row:
 def _scores(job: Job, run: Run, images: Any) -> rows.Row:
     options = evaluate.Options(
         samples=job.samples,
-        pairs=min(evaluate.PAIRS, job.samples),
+        image_pairs=min(evaluate.PAIRS, job.samples),
+        sampling=job.sampling,
         seed=job.seed,
         downstream=job.synthetic > 0,
         synthetic=job.synthetic,

@@ -30,7 +30,9 @@ def measure(context: Context, records: list[ScoreRecord]) -> None:
     offered: dict[str, Any] = {"codes": codes, "images": context.train.x}
     if any("drawn" in record.arguments for record in records):
         random = torch.Generator().manual_seed(context.options.seed)
-        offered["drawn"] = context.run.method.draw_codes(max(n, DRAWN), None, random)[0].cpu().numpy()
+        offered["drawn"] = (
+            context.run.method.draw_codes(max(n, DRAWN), None, random, context.options.sampling)[0].cpu().numpy()
+        )
     if labels is not None and len(np.unique(labels)) > 1:
         offered["labels"] = labels
     else:

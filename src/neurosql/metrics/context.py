@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -14,28 +15,70 @@ from torch import Tensor
 from neurosql.cost import Cost
 from neurosql.data.imageset import ImageSet
 from neurosql.errors import InputError
+from neurosql.methods.base import Method
 from neurosql.metrics import inception, weights
+from neurosql.metrics.evaluation import Evaluation, Options
 from neurosql.metrics.features import Features
 from neurosql.metrics.measure import Measure
 from neurosql.metrics.records import ScoreRecord
 from neurosql.metrics.score import Score
 from neurosql.registry import imported
-
-if TYPE_CHECKING:
-    from neurosql.evaluate import Evaluation, Options
-    from neurosql.run import Run
+from neurosql.settings import Settings
 
 LEAST_UNSEEN = 20
+
+
+class Model(Protocol):
+    """What scores ask of a trained model; a `Run` is one."""
+
+    @property
+    def settings(self) -> Settings:
+        """All settings of the run."""
+
+    @property
+    def method(self) -> Method:
+        """The fitted method."""
+
+    @property
+    def like(self) -> ImageSet:
+        """An empty set with the shape and classes of the training images."""
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether samples have codes."""
+
+    def sample(
+        self,
+        n: int,
+        label: Any = None,
+        seed: int | None = None,
+        *,
+        sampler: str | None = None,
+        steps: int | None = None,
+        components: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """New images, and their class numbers."""
+
+    def reconstruct(self) -> np.ndarray:
+        """The model's version of each training image."""
+
+    def encode(
+        self, images: np.ndarray, labels: np.ndarray | None = None, progress: bool = False
+    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        """Codes, class numbers and losses of images."""
+
+    def decode(self, codes: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
+        """Images of codes."""
 
 
 class Context:
     """A run, its images, and what several scores need of them, made when it is first asked for."""
 
     def __init__(
-        self, run: Run, train: ImageSet, heldout: ImageSet | None, options: Options, result: Evaluation
+        self, run: Model, train: ImageSet, heldout: ImageSet | None, options: Options, result: Evaluation
     ) -> None:
         self.run, self.train, self.heldout, self.options, self.result = run, train, heldout, options, result
-        self.kind = run.data.kind
+        self.kind = run.like.kind
         """The kind of data: image, signal, volume or vector. Scores that can't look at it say so in their record."""
         self.cost = Cost.named(run.settings.latent.cost)
         self.random = np.random.default_rng(options.seed)
@@ -56,7 +99,11 @@ class Context:
     @cached_property
     def samples(self) -> np.ndarray:
         """New samples (n, *shape)."""
-        return self.run.sample(self.options.samples, seed=self.options.seed)[0]
+        return self.draw(self.options.samples, self.options.seed)[0]
+
+    def draw(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """n new samples and, in the class-conditional case, their class numbers, by the sampler that was asked for."""
+        return self.run.sample(n, seed=seed, **dataclasses.asdict(self.options.sampling))
 
     @cached_property
     def reconstructions(self) -> np.ndarray:

@@ -46,11 +46,11 @@ def synthetic(context: Context) -> tuple[np.ndarray | None, np.ndarray | None, s
     """Synthetic images with labels, and where the labels came from."""
     method, n, seed = context.run.method, context.options.synthetic, context.options.seed + 1
     if method.classes:
-        images, labels = context.run.sample(n, seed=seed)
+        images, labels = context.draw(n, seed)
         return images, labels, "labels given to a class-conditional model"
     if not method.has_codes:
         return None, None, f"{method.name} has neither classes nor codes: its samples have no labels"
-    drawn = method.draw_codes(n, None, torch.Generator().manual_seed(seed))[0]
+    drawn = method.draw_codes(n, None, torch.Generator().manual_seed(seed), context.options.sampling)[0]
     assert context.train.labels is not None
     nearest = np.concatenate([torch.cdist(part, method.codes).argmin(1).cpu().numpy() for part in drawn.split(2048)])
     return method.decode(drawn).cpu().numpy(), context.train.labels[nearest], "labels of the nearest training code"

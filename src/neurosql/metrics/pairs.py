@@ -24,7 +24,7 @@ def measure(context: Context, records: list[ScoreRecord]) -> None:
     of_all = [record for record in records if record.every]
     some = context.available(record for record in records if not record.every)
     against = context.train if context.heldout is None else context.heldout
-    count = min(context.options.pairs, len(against), len(context.samples))
+    count = min(context.options.image_pairs, len(against), len(context.samples))
     first, second = random_pairs(len(against), count, context.options.seed)
     floors: dict[str, float] = {}
     if len(against) > 1:
@@ -34,13 +34,13 @@ def measure(context: Context, records: list[ScoreRecord]) -> None:
     if not context.run.has_codes:
         return
     train = context.train.x
-    chosen = context.random.permutation(len(train))[: context.options.pairs]
+    chosen = context.random.permutation(len(train))[: context.options.image_pairs]
     again = context.reconstructions
     _add(context, some, "paired-train", again[chosen], train[chosen], floors)
     for record in of_all:
         context.add(record, _of_all(record, train, again), "paired-train", len(train), seed=0)
     if context.heldout is not None and len(context.heldout) > 1:
-        held = context.heldout.x[context.random.permutation(len(context.heldout))[: context.options.pairs]]
+        held = context.heldout.x[context.random.permutation(len(context.heldout))[: context.options.image_pairs]]
         codes, labels, _ = context.run.encode(held)
         _add(context, some, "paired-heldout", context.run.decode(codes, labels), held, floors)
 

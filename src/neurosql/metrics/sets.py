@@ -63,7 +63,7 @@ def _spaces(
 ) -> Iterator[tuple[str, list[Described]]]:
     """Each feature space by name, with the three sets as each of its networks describes them."""
     assert context.heldout is not None
-    options, shape = context.options, context.run.data.shape
+    options, shape = context.options, context.run.like.shape
     parts = (samples, real, perfect)
     nets = [features.random_net(shape, seed) for seed in range(NETS)]
     yield "random net", [_described(net, parts) for net in nets]

@@ -1,0 +1,77 @@
+"""The direction of imports: a module imports only from rooms below its own, so that no two rooms import each other."""
+
+import ast
+from pathlib import Path
+
+import neurosql
+
+ROOT = Path(neurosql.__file__).parent
+
+# From low to high: a room imports from those before it, and from itself.
+ROOMS = [
+    # plain helpers
+    *("errors", "files", "registry", "children", "clock"),
+    # settings and records
+    *("modality", "settings", "presets"),
+    # the loss, the prior, the assignment
+    *("engine", "similarity", "cost", "prior", "density", "samplers", "assign"),
+    # networks
+    *("networks", "generators", "encode"),
+    # learning principles, data, scores
+    *("methods", "data", "metrics"),
+    # a run
+    *("training", "checkpoint", "origin", "run", "estimator", "evaluate"),
+    # what is made of runs
+    *("bench", "report"),
+    # what a person asks for
+    *("app", "commands", "cli", "__main__"),
+]
+
+
+def room(module):
+    """The room of `neurosql.room.module`, None for the package itself and for anything else."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "neurosql" and len(parts) > 1 else None
+
+
+def imports(path):
+    """The rooms that a file imports from, wherever in it, each with its line."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            module = node.module or ""
+            names = [f"{module}.{alias.name}" for alias in node.names] if module == "neurosql" else [module]
+        else:
+            continue
+        for name in names:
+            # `from neurosql import NAME` may name something that the package loads lazily.
+            known = room(name)
+            if known is not None:
+                yield known, node.lineno
+
+
+def test_every_room_has_its_place():
+    found = {path.name.removesuffix(".py") for path in ROOT.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert found - {"__init__", "__pycache__"} - {"py"} == set(ROOMS)
+
+
+def test_no_module_imports_upwards():
+    place = {name: number for number, name in enumerate(ROOMS)}
+    wrong = []
+    for path in sorted(ROOT.rglob("*.py")):
+        own = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        if own == "__init__":
+            continue
+        for other, line in imports(path):
+            if place.get(other, len(ROOMS)) > place[own]:
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {other}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_settings_and_records_import_no_torch():
+    allowed = {"errors", "registry", "modality", "settings"}
+    for path in (ROOT / "settings").glob("*.py"):
+        assert {other for other, _ in imports(path)} <= allowed
+        assert "import torch" not in path.read_text("utf-8")
