@@ -28,7 +28,7 @@ from neurosql.data import (
     tables,
 )
 from neurosql.data.decode import Prep, centre
-from neurosql.data.imageset import ImageSet, channels_first, encode_labels, from_array, guess_layout
+from neurosql.data.imageset import ImageSet, channels_first, encode_labels, from_array, guess_layout, layout_of
 from neurosql.data.listing import PARTS, Arrays, Listing, Reading
 from neurosql.data.tree import Tree
 from neurosql.errors import InputError
@@ -146,14 +146,7 @@ def _choose(found: Listing | Arrays, settings: DataSettings, seed: int) -> dict[
     if not (parts == "train").any():
         found.notes.append("there is no training part, so all samples are taken together")
         parts = np.full(n, "train")
-    chosen = {}
-    for part in PARTS:
-        members = np.flatnonzero(parts == part)
-        if len(members):
-            chosen[part] = members[
-                splits.draw(len(members), settings.limit, seed, None if labels is None else labels[members])
-            ]
-    return chosen
+    return splits.draw_parts(parts, settings.limit, seed, labels)
 
 
 def _decoded(
@@ -187,15 +180,12 @@ def _decoded(
     subjects = None
     if any(item.subject is not None for item in items):
         subjects = np.array([item.subject or item.name for item in items])
-    layout = {2: "ncl", 4: "ncdhw"}.get(pixels.values.ndim - 1)
-    if layout is None:
-        layout = "nhw" if pixels.values.shape[1] == 1 else "nhwc"
     return ImageSet(
         pixels.values,
         None if codes is None else codes[rows],
         classes,
         subjects,
-        layout,
+        layout_of(pixels.values.shape[1:]),
         source=source,
         names=np.array([item.name for item in items]),
         rows=rows,
@@ -252,7 +242,7 @@ def _converted(
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
     record: dict[str, Any] = {"decoder": "array", "channels": settings.channels}
-    if settings.image_size and images.kind == "image":
+    if settings.image_size and images.modality.is_picture:
         record |= {"image_size": settings.image_size, "crop": "centre", "resize": "bilinear, antialiased"}
     return replace(
         images,
@@ -282,7 +272,7 @@ def _resized(values: np.ndarray, layout: str, side: int) -> np.ndarray:
 
 def _channels(images: ImageSet, channels: str) -> ImageSet:
     """Grey from colour by the usual luma weights, or colour from grey by repetition."""
-    if images.kind != "image" or channels == "auto":
+    if not images.modality.is_picture or channels == "auto":
         return images
     pixels = images.pixels
     if channels == "grey" and pixels.shape[1] == 3:

@@ -10,6 +10,7 @@ from PIL import Image
 
 from neurosql.data import duplicates, store
 from neurosql.data.imageset import ImageSet
+from neurosql.modality import VOLUME
 
 SHEET = 48
 TILE = 96
@@ -69,10 +70,10 @@ def report(images: ImageSet) -> str:
 def contact_sheet(images: ImageSet, path: Path, count: int = SHEET) -> bool:
     """Samples side by side, class by class; False where they are no pictures."""
     pixels = images.pixels
-    if images.kind == "volume":
+    if images.modality is VOLUME:
         # The middle slice of each volume.
         pixels = pixels[:, :, pixels.shape[2] // 2]
-    elif images.kind != "image":
+    elif not images.modality.is_picture:
         return False
     order = np.arange(len(images)) if images.labels is None else np.argsort(images.labels, kind="stable")
     shown = order[np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(np.int64)]
@@ -152,7 +153,7 @@ def _across(images: ImageSet) -> list[str]:
 
 
 def _blank(images: ImageSet) -> list[str]:
-    if images.kind == "vector":
+    if not images.modality.bounded:
         return []
     flat = images.pixels.reshape(*images.pixels.shape[:2], -1)
     blank = sum(
@@ -167,7 +168,7 @@ def _duplicates(images: ImageSet) -> list[str]:
     extra = sum(count - 1 for count in counts.values())
     lines = [f"duplicates {extra:,} samples repeat another, pixel by pixel"]
     total = sum(len(part) for _, part, _ in parts)
-    if images.kind != "image" or not 1 < total <= MANY:
+    if not images.modality.is_picture or not 1 < total <= MANY:
         return lines
     small = np.concatenate([duplicates.thumbnails(part) for _, part, _ in parts])
     of = np.repeat(np.arange(len(parts)), [len(part) for _, part, _ in parts])

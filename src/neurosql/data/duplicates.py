@@ -24,8 +24,8 @@ def digests(images: ImageSet) -> list[bytes]:
 
 def thumbnails(images: ImageSet) -> np.ndarray:
     """Grey pictures of 32 x 32, each of mean 0 and length 1: (n, 1024). Their products are correlations."""
-    if images.kind != "image":
-        raise InputError(f"near duplicates are found among images, the data are {images.kind}s")
+    if not images.modality.is_picture:
+        raise InputError(f"near duplicates are found among images, the data are {images.modality.plural}")
     found = np.empty((len(images), SIDE * SIDE), np.float32)
     for i, sample in enumerate(images.pixels):
         grey = np.ascontiguousarray(sample.astype(np.float32).mean(0))
