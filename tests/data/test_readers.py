@@ -15,7 +15,7 @@ from PIL import Image
 
 from neurosql import InputError, NeuroSQL, data
 from neurosql.cli import main
-from neurosql.data import decode
+from neurosql.data import readers, sound
 
 RANDOM = np.random.default_rng(0)
 
@@ -315,7 +315,7 @@ def test_wav_files_of_two_rates_are_refused_unless_resampled(tmp_path):
 
 
 def test_silence_is_black():
-    assert decode.log_mel(np.zeros(8000, np.float32), 8000, 16).max() == 0
+    assert sound.log_mel(np.zeros(8000, np.float32), 8000, 16).max() == 0
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -444,7 +444,7 @@ def test_an_unknown_reader_is_named(tmp_path):
         with pytest.raises(InputError, match="no such data"):
             data.load(name)
     (tmp_path / "a.png").unlink()
-    for name in data.NAMES:
+    for name in readers.names():
         with pytest.raises(InputError) as caught:
             data.load(f"{name}:{tmp_path}")
         assert "\n" not in str(caught.value)

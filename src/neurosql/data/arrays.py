@@ -15,7 +15,6 @@ from neurosql.data.tree import MAX_SMALL, Tree, page, words_of
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
-NAME = "array"
 IMAGE_KEYS = ("images", "x", "X", "data", "train_images", "x_train", "arr_0")
 LABEL_KEYS = ("labels", "y", "target", "train_labels", "y_train", "arr_1")
 SUBJECT_KEYS = ("subjects", "subject", "groups", "patients")
@@ -23,6 +22,7 @@ MAX_RATIO = 200
 
 
 def recognises(tree: Tree) -> bool:
+    """Whether it is a numpy file."""
     return tree.kind == "file" and tree.path.suffix.lower() in (".npy", ".npz")
 
 

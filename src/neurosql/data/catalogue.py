@@ -1,46 +1,23 @@
-"""The readers by name, and `load`: from a path to an ImageSet with its parts."""
+"""`load`: from a path to an ImageSet with its parts."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from neurosql.data import (
-    afhq,
-    arrays,
-    audio,
-    celeba,
-    duplicates,
-    folder,
-    idx,
-    medmnist,
-    mnist_sample,
-    nifti,
-    oasis,
-    reading,
-    splits,
-    store,
-    tables,
-)
-from neurosql.data.decode import Prep, centre
+from neurosql.data import duplicates, mnist_sample, readers, reading, splits, store
+from neurosql.data.decode import Prep, decoder_of
 from neurosql.data.imageset import ImageSet, channels_first, encode_labels, from_array, guess_layout, layout_of
 from neurosql.data.listing import PARTS, Arrays, Listing, Reading
+from neurosql.data.picture import centre
+from neurosql.data.readers import NoSettings, ReaderRecord
 from neurosql.data.tree import Tree
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
-
-# A reader has a NAME, `recognises(tree) -> bool` and `scan(tree, settings) -> Listing | Arrays`; where no name is
-# given, the first that recognises the tree reads it.
-READERS: tuple[Any, ...] = (idx, medmnist, celeba, afhq, oasis, nifti, audio, tables, arrays, folder)
-NAMES = {reader.NAME: reader for reader in READERS} | {
-    **dict.fromkeys(("fashion-mnist", "kmnist", "emnist", "idx"), idx),
-    **{"npz": arrays, "npy": arrays, "csv": tables, "parquet": tables, "wav": audio},
-}
 
 
 def load(
@@ -54,48 +31,55 @@ def load(
 ) -> ImageSet:
     """Read `mnist-sample`, a path, or `NAME:PATH` with the name of a reader.
 
-    `limit` and the `options` are fields of `DataSettings`, unless `settings` gives them all; `seed` draws the samples
-    of a limit; vectors are standardised as those of `like` were, where it is given. The set has the official
-    validation and test parts of the source, where it has any; `divide` carves those that are missing.
+    `limit` and the `options` are fields of `DataSettings` or the reader's own settings, unless `settings` gives them
+    all; `seed` draws the samples of a limit; vectors are standardised as those of `like` were, where it is given. The
+    set has the official validation and test parts of the source, where it has any; `divide` carves those that are
+    missing.
     """
-    if settings is None:
-        settings = DataSettings(limit=limit, **options)
-    settings.check()
     source = str(source)
+    if settings is None:
+        settings = readers.settings_of({"limit": limit, **options}, _named_in(source))
+    settings.check()
     if source == mnist_sample.NAME:
         return _sample(settings, seed)
     reader, path = find(source)
     tree = Tree(path, settings.skip_bad)
     if reader is None:
-        reader = next((reader for reader in READERS if reader.recognises(tree)), None)
+        reader = next((reader for reader in readers.built_in() if reader.recognises(tree)), None)
     if reader is None:
         raise InputError(
             f"can't read {source!r}: give mnist-sample, a folder or archive of images, volumes or sounds, "
             "or a .npy, .npz, .csv, .parquet or idx file"
         )
+    settings.of(reader.own).check()
     found = reader.scan(tree, settings)
     chosen = _choose(found, settings, seed)
     rows = np.sort(np.concatenate(list(chosen.values())))
     if isinstance(found, Listing):
-        whole = _decoded(reader.NAME, source, tree, found, rows, settings)
+        whole = _decoded(reader, source, tree, found, rows, settings)
     else:
-        whole = _converted(reader.NAME, source, found, rows, settings, like)
-    return _parted(whole, chosen, settings, seed)
+        whole = _converted(reader.name, source, found, rows, settings, like)
+    return _parted(whole, chosen, settings, reader.own, seed)
 
 
-def find(source: str) -> tuple[ModuleType | None, Path]:
+def find(source: str) -> tuple[ReaderRecord | None, Path]:
     """The reader that `NAME:PATH` names, if any, and the path, which exists."""
     name, colon, rest = source.partition(":")
-    if colon and name in NAMES and not _exists(Path(source)):
-        reader, path = NAMES[name], Path(rest)
-    else:
-        reader, path = None, Path(source)
-        if colon and not _exists(path) and name.replace("-", "").isalnum() and len(name) > 1 and "/" not in name:
-            raise InputError(f"no reader is called {name!r}: there are {', '.join(sorted(NAMES))}")
+    reader = _named_in(source)
+    path = Path(source if reader is None else rest)
+    is_name = name.replace("-", "").isalnum() and len(name) > 1
+    if reader is None and colon and is_name and not _exists(path):
+        raise InputError(f"no reader is called {name!r}: there are {', '.join(readers.names())}")
     path = path.expanduser()
     if not _exists(path):
         raise InputError(f"no such data: {source!r} is neither mnist-sample nor an existing file or folder")
     return reader, path
+
+
+def _named_in(source: str) -> ReaderRecord | None:
+    """The reader that a source begins with, unless all of it is a path."""
+    name, colon, _ = source.partition(":")
+    return readers.named(name) if colon and not _exists(Path(source)) else None
 
 
 def _exists(path: Path) -> bool:
@@ -128,7 +112,7 @@ def _sample(settings: DataSettings, seed: int) -> ImageSet:
         chosen["train"] = chosen["train"][: settings.limit]
     rows = np.sort(np.concatenate(list(chosen.values())))
     whole = _converted(mnist_sample.NAME, mnist_sample.NAME, found, rows, settings)
-    return _parted(whole, chosen, settings, seed)
+    return _parted(whole, chosen, settings, NoSettings, seed)
 
 
 def _choose(found: Listing | Arrays, settings: DataSettings, seed: int) -> dict[str, np.ndarray]:
@@ -150,20 +134,14 @@ def _choose(found: Listing | Arrays, settings: DataSettings, seed: int) -> dict[
 
 
 def _decoded(
-    reader: str, source: str, tree: Tree, found: Listing, rows: np.ndarray, settings: DataSettings
+    reader: ReaderRecord, source: str, tree: Tree, found: Listing, rows: np.ndarray, settings: DataSettings
 ) -> ImageSet:
     """The files of these rows, decoded."""
     size = found.image_size if settings.image_size is None else settings.image_size
-    prep = Prep(
-        found.decoder,
-        size or None,
-        settings.channels,
-        settings.axis,
-        settings.window,
-        settings.audio,
-        settings.audio_seconds,
-        settings.audio_rate,
-    )
+    if reader.decoder is None:
+        raise InputError(f"reader {reader.name!r} lists files but has no decoder for them")
+    wanted = decoder_of(reader.decoder).settings
+    prep = Prep(reader.decoder, size or None, settings.channels, None if wanted is None else settings.of(wanted))
     pixels = reading.read(tree, [found.items[row] for row in rows], prep, settings.skip_bad, settings.cache)
     rows = rows[pixels.kept]
     items = [found.items[row] for row in rows]
@@ -190,7 +168,7 @@ def _decoded(
         names=np.array([item.name for item in items]),
         rows=rows,
         reading=Reading(
-            reader,
+            reader.name,
             preparation=_record(prep),
             notes=notes,
             skipped=skipped,
@@ -204,16 +182,11 @@ def _decoded(
 
 def _record(prep: Prep) -> dict[str, Any]:
     """What was done to every file, in the words of `config.json`."""
-    record: dict[str, Any] = {"decoder": prep.decoder}
+    decoder = decoder_of(prep.decoder)
+    record: dict[str, Any] = {"decoder": decoder.name}
     if prep.size:
         record |= {"image_size": prep.size, "crop": "centre", "resize": "bilinear, antialiased"}
-    if prep.decoder == "image":
-        record["channels"] = prep.channels
-    if prep.decoder == "nifti":
-        record |= {"axis": prep.axis, "window": prep.window or "0.5 to 99.5 percent"}
-    if prep.decoder == "audio":
-        record |= {"audio": prep.audio, "seconds": prep.seconds, "rate": prep.rate}
-    return record
+    return record | decoder.record(prep)
 
 
 def _converted(
@@ -283,11 +256,13 @@ def _channels(images: ImageSet, channels: str) -> ImageSet:
     return images
 
 
-def _parted(whole: ImageSet, chosen: dict[str, np.ndarray], settings: DataSettings, seed: int) -> ImageSet:
-    """The training part, with the other parts."""
+def _parted(
+    whole: ImageSet, chosen: dict[str, np.ndarray], settings: DataSettings, own: type[Any], seed: int
+) -> ImageSet:
+    """The training part, with the other parts; `own` is the class of the reader's settings."""
     rows = whole.rows
     assert rows is not None and whole.reading is not None
-    kept = asdict(settings) | {"split": None}
+    kept = replace(settings, split=None, own=asdict(settings.of(own))).flat()
     reading = replace(whole.reading, settings=kept, seed=seed, divided=settings.split is not None)
     whole = replace(whole, reading=reading)
     if settings.group == "none":

@@ -14,7 +14,6 @@ from neurosql.data.tree import MAX_MEMBER, Entry, Tree, page_in, words_of
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
-NAME = "mnist"
 FILE = re.compile(
     r"(?P<set>.*?)(?P<part>train|t10k|test)-(?P<what>images|labels)[-.]idx[13]-ubyte(\.gz)?", re.IGNORECASE
 )
@@ -25,6 +24,7 @@ Files = dict[tuple[str, str], Entry]
 
 
 def recognises(tree: Tree) -> bool:
+    """Whether there are files of idx names."""
     return any(FILE.fullmatch(entry.base) for entry in tree.entries)
 
 

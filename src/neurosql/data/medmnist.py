@@ -10,11 +10,11 @@ from neurosql.data.tree import Tree
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
-NAME = "medmnist"
 PARTS = {"train": "train", "val": "validation", "test": "test"}
 
 
 def recognises(tree: Tree) -> bool:
+    """Whether it is a `.npz` file with the arrays of MedMNIST."""
     return tree.kind == "file" and tree.path.suffix.lower() == ".npz" and "train_images" in keys(tree.path)
 
 

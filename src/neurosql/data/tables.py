@@ -13,13 +13,13 @@ from neurosql.data.tree import MAX_MEMBER, Tree, page, words_of
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
-NAME = "table"
 SUFFIXES = (".csv", ".tsv", ".parquet")
 LABELS = ("label", "labels", "class", "target", "y")
 SUBJECTS = ("subject", "subject_id", "patient", "patient_id", "group")
 
 
 def recognises(tree: Tree) -> bool:
+    """Whether it is a table."""
     return tree.kind == "file" and tree.path.suffix.lower() in SUFFIXES
 
 
