@@ -44,7 +44,7 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
         subjects = next((stored[k] for k in SUBJECT_KEYS if k in names and k != key), None)
         values = _samples(path, stored[key])
     if subjects is not None and subjects.shape != (len(values),):
-        raise InputError(f"{path}: subjects must be one a sample, shape ({len(values)},), got shape {subjects.shape}")
+        raise InputError(f"{path}: subjects must be one per sample, shape ({len(values)},), got shape {subjects.shape}")
     return Arrays(values, labels, None if subjects is None else subjects.astype(str))
 
 

@@ -38,7 +38,7 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
         missing = len(parts.keys() - set(stem.values()))
         unlisted = sum(name not in parts for name in stem.values())
         if missing:
-            notes.append(f"{missing:,} of {len(parts):,} images in {listed.base} are not there")
+            notes.append(f"{missing:,} of {len(parts):,} images in {listed.base} are missing")
         if unlisted:
             notes.append(f"{unlisted:,} images are not in {listed.base} and count as training images")
     people = next((entry for entry in tree.entries if entry.base.lower() == IDENTITY), None)
@@ -57,5 +57,7 @@ def _table(tree: Tree, entry: Entry, row: re.Pattern[str]) -> dict[str, str]:
     lines = content.decode("utf-8", "replace").splitlines()
     rows = [match.groups() for line in lines if (match := row.match(line))]
     if not rows or len(rows) < len(lines) - 2:
-        raise InputError(f"{entry.name} in {str(tree.path)!r} is damaged: {len(rows)} of its {len(lines)} lines fit")
+        raise InputError(
+            f"{entry.name} in {str(tree.path)!r} is damaged: only {len(rows)} of its {len(lines)} lines can be read"
+        )
     return {match[0]: match[1] for match in rows}

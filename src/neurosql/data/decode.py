@@ -61,7 +61,7 @@ class Decoded:
 
     array: np.ndarray
     size: str
-    """As the file has it: width x height, or its like."""
+    """As the file has it: width x height, or whatever describes such a file."""
     mode: str
     """As the file has it: the mode of an image, the rate of a sound."""
     remark: str = ""

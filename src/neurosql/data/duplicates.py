@@ -35,7 +35,7 @@ def thumbnails(images: ImageSet) -> np.ndarray:
 
 
 def near(small: np.ndarray, least: float = NEAR) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs (i < j) of thumbnails whose correlation is at least so much."""
+    """All pairs (i < j) of thumbnails whose correlation is at least `least`."""
     rows, columns = [np.arange(0)], [np.arange(0)]
     for i in range(0, len(small), BLOCK):
         for j in range(i, len(small), BLOCK):

@@ -1,4 +1,4 @@
-"""MNIST and its like: idx files, packed or not, as Fashion-MNIST, KMNIST and EMNIST have them too."""
+"""MNIST and sets in the same format (Fashion-MNIST, KMNIST, EMNIST): idx files, packed or not."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
         raise InputError(f"no idx files such as train-images-idx3-ubyte.gz in {str(tree.path)!r}")
     if len(sets) > 1:
         found = ", ".join(sorted(files[min(files)].name for files in sets.values()))
-        raise InputError(f"{str(tree.path)!r} holds {len(sets)} sets: give the path of one file of yours ({found})")
+        raise InputError(
+            f"{str(tree.path)!r} holds {len(sets)} sets: give the path of one file of the set that you want ({found})"
+        )
     (((_, prefix), files),) = sets.items()
     return _read(tree, files, prefix)
 

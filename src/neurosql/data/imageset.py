@@ -64,7 +64,7 @@ class ImageSet:
 
     @cached_property
     def x(self) -> np.ndarray:
-        """(n, c, *spatial) or (n, p), float32. What memory has no room for lies in a scratch file, mapped."""
+        """(n, c, *spatial) or (n, p), float32. An array that does not fit in memory is mapped from a scratch file."""
         return store.as_float(self.pixels) if self.pixels.dtype == np.uint8 else self.pixels
 
     @property
@@ -242,7 +242,7 @@ def encode_labels(labels: Any, n: int) -> tuple[np.ndarray | None, tuple[str, ..
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (n,):
-        raise InputError(f"labels must be one a sample, shape ({n},), got shape {values.shape}")
+        raise InputError(f"labels must be one per sample, shape ({n},), got shape {values.shape}")
     if values.dtype.kind == "f":
         if not np.isfinite(values).all() or (values != np.round(values)).any():
             raise InputError("labels must be classes (integers or names), got real numbers")

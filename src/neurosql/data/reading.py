@@ -76,7 +76,7 @@ def read(tree: Tree, items: list[Item], prep: Prep, skip_bad: bool = False, cach
 def _refusal(bad: list[tuple[str, str]]) -> InputError:
     name, reason = bad[0]
     more = f" ({len(bad)} such files so far)" if len(bad) > 1 else ""
-    return InputError(f"{name} {reason}{more}: go on without bad files by --skip-bad")
+    return InputError(f"{name} {reason}{more}: use --skip-bad to go on without bad files")
 
 
 def _key(tree: Tree, items: list[Item], prep: Prep) -> str:
@@ -251,6 +251,6 @@ class _Reading:
         rest = self.shapes.most_common()[1:]
         found = ", ".join(f"{' x '.join(map(str, shape))} ({count})" for shape, count in self.shapes.most_common(3))
         raise InputError(
-            f"samples in {str(self.tree.path)!r} have {len(self.shapes)} sizes: {found}, the first odd one is "
+            f"samples in {str(self.tree.path)!r} have {len(self.shapes)} sizes: {found}, the first that differs is "
             f"{self.first[rest[0][0]]}: bring them to one size with {self.decoder.cure}"
         )
