@@ -24,7 +24,7 @@ ROOMS = [
     # what is made of runs
     *("bench", "report"),
     # what a person asks for
-    *("app", "commands", "cli", "__main__"),
+    *("app", "commands", "flags", "cli", "__main__"),
 ]
 
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 
 from neurosql.errors import InputError
+from neurosql.flags import data_settings, reading_section
 from neurosql.presets import Budget, Preset, choices
 from neurosql.settings import (
     METHODS,
-    DataSettings,
     GeneratorSettings,
     LatentSettings,
     Sampling,
@@ -35,7 +35,7 @@ class Train:
     """Train a model and leave a run folder with the model, its codes, pictures and a page."""
 
     data: tyro.conf.Positional[str] = "mnist-sample"
-    """mnist-sample (embedded), a folder or archive of images (a folder a class gives labels), volumes or sounds, a
+    """mnist-sample (embedded), a folder or archive of images (one folder per class gives labels), volumes or sounds, a
     .npy, .npz, .csv or idx file; or NAME:PATH, where NAME is mnist, celeba, afhq, oasis, medmnist, nifti, audio, ..."""
     out: str | None = None
     """Run folder to create; by default the next free one under runs/."""
@@ -50,18 +50,18 @@ class Train:
     latent: LatentSettings = field(default_factory=LatentSettings)
     own: Any = None
     training: TrainingSettings = field(default_factory=TrainingSettings)
-    reading: DataSettings = field(default_factory=DataSettings)
+    reading: Any = None
 
     def __call__(self) -> None:
         from neurosql import commands
 
         settings = Settings(self.method, self.generator, self.backbone, self.latent, self.own, self.training)
-        commands.train(self.data, settings, self.out, self.reading)
+        commands.train(self.data, settings, self.out, data_settings(self.reading))
 
 
 def train_command(arguments: list[str]) -> Any:
-    """`Train` with the settings of the method and the generator, and the defaults of the preset and budget, that the
-    arguments name."""
+    """`Train` with the settings of the method, the generator and the readers, and the defaults of the preset and
+    budget, that the arguments name."""
     names = {"method": "neurosql", "preset": "recommended", "budget": "laptop", "generator": AUTO}
     for name in names:
         for i, argument in enumerate(arguments):
@@ -75,6 +75,7 @@ def train_command(arguments: list[str]) -> Any:
     for section, kind in section_classes(names["method"], generator).items():
         own = {f.name: chosen[f.name] for f in fields(kind) if f.name in chosen}
         sections[section] = (section, kind, field(default=kind(**own)))
+    sections["reading"] = reading_section(arguments)
     command = make_dataclass("Train", list(sections.values()), bases=(Train,), frozen=True)
     command.__doc__ = Train.__doc__
     return command
@@ -231,12 +232,21 @@ class Check:
     """The contact sheet, a .png; by default NAME-check.png here."""
     seed: int = 0
     """Seed of the draw, where there is a limit."""
-    reading: DataSettings = field(default_factory=DataSettings)
+    reading: Any = None
 
     def __call__(self) -> None:
         from neurosql import commands
 
-        commands.data_check(self.data, self.reading, self.seed, self.sheet)
+        commands.data_check(self.data, data_settings(self.reading), self.seed, self.sheet)
+
+
+def data_command(arguments: list[str]) -> Any:
+    """`Data` with the settings of the readers that the arguments name."""
+    check = make_dataclass("Check", [reading_section(arguments)], bases=(Check,), frozen=True)
+    check.__doc__ = Check.__doc__
+    command = make_dataclass("Data", [("action", Union[check, Fetch])], bases=(Data,), frozen=True)  # noqa: UP007
+    command.__doc__ = Data.__doc__
+    return command
 
 
 @dataclass(frozen=True)
@@ -379,7 +389,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = _present(sys.argv[1:] if arguments is None else arguments)
     try:
         train = train_command(arguments) if arguments[:1] == ["train"] else Train
-        commands: Any = Union[train, Resume, Sample, Encode, Evaluate, Info, Data, Weights, Bench, Report]  # noqa: UP007
+        data = data_command(arguments) if arguments[:1] == ["data"] else Data
+        commands: Any = Union[train, Resume, Sample, Encode, Evaluate, Info, data, Weights, Bench, Report]  # noqa: UP007
         command: Any = tyro.cli(
             commands,
             args=arguments,

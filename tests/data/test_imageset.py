@@ -10,7 +10,8 @@ import torch
 from PIL import Image
 
 from neurosql import InputError, data
-from neurosql.data.imageset import encode_labels, from_array
+from neurosql.data.imageset import RANK, ImageSet, encode_labels, from_array, layout_of
+from neurosql.modality import MODALITIES
 from neurosql.similarity import ssim
 
 
@@ -175,7 +176,7 @@ BAD_FILES = {
     "one.npy": (lambda path: np.save(path, np.zeros((1, 8, 8))), "at least 2"),
     "scalar.npy": (lambda path: np.save(path, np.zeros(())), "0 dimension"),
     "keys.npz": (lambda path: np.savez(path, a=np.zeros(3), b=np.zeros(3)), "found: a, b"),
-    "labels.npz": (lambda path: np.savez(path, images=grey(4), labels=np.zeros(3)), "one a sample"),
+    "labels.npz": (lambda path: np.savez(path, images=grey(4), labels=np.zeros(3)), "one per sample"),
     "movie.mp4": (lambda path: path.write_text("hello"), "can't read"),
 }
 
@@ -225,7 +226,7 @@ def test_labels_of_any_discrete_kind():
     assert encode_labels([1.0, 0.0], 2)[1] == ("0", "1")
     with pytest.raises(InputError, match="real numbers"):
         encode_labels([0.5, 1.0], 2)
-    with pytest.raises(InputError, match="one a sample"):
+    with pytest.raises(InputError, match="one per sample"):
         encode_labels([1, 2], 3)
 
 
@@ -245,3 +246,12 @@ def test_folders_of_real_images_are_read(shared_data, name, shape):
     assert images.x.shape == (24, shape[0], 64, 64) and images.reading.reader == name
     assert images.x.std() > 0.1
     assert data.load(f"{name}:{shared_data / name}", limit=24, image_size=0).x.shape == (24, *shape)
+
+
+@pytest.mark.parametrize(
+    "shape, kind", [((5,), "vector"), ((1, 9), "signal"), ((3, 4, 4), "image"), ((1, 4, 4, 4), "volume")]
+)
+def test_a_set_knows_its_modality_and_the_layout_of_its_rank(shape, kind):
+    images = ImageSet(np.zeros((2, *shape), np.float32))
+    assert images.modality is MODALITIES[kind] and images.kind == kind
+    assert RANK[layout_of(shape)] == 1 + len(shape) - (layout_of(shape) == "nhw")

@@ -1,6 +1,8 @@
 """Parts: who goes where, split files, limits, and what a run keeps of them."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +11,12 @@ from PIL import Image
 from neurosql import InputError, data, open_run
 from neurosql.cli import main
 from neurosql.data.imageset import from_array
-from neurosql.data.splits import draw, hold_out
+from neurosql.data.splits import divide, draw, draw_parts, hold_out
 
 QUICK = ["--generator", "mlp", "--width", "8", "--epochs", "2", "--every", "1"]
+
+RECORDED = json.loads((Path(__file__).parents[1] / "fixtures" / "splits-0.1.0.json").read_text())
+"""Places as version 0.1.0 gave them."""
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +64,27 @@ def test_no_subject_is_on_two_sides(seed):
 def test_one_subject_can_not_be_split():
     train, rest = hold_out(10, 0.3, 0, None, np.zeros(10))
     assert len(train) == 10 and len(rest) == 0
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=lambda case: f"{case['n']}-{case['seed']}")
+def test_a_seed_gives_the_places_that_it_always_gave(case):
+    n, seed = case["n"], case["seed"]
+    labels, subjects = (None if case[k] is None else np.array(case[k]) for k in ("labels", "subjects"))
+    images = replace(from_array(np.zeros((n, 2, 2)), labels), subjects=subjects)
+    assert images.divide(case["validation"], case["test"], seed).split_record() == case["divided"]
+    places = divide(n, {"test": case["test"], "validation": case["validation"]}, seed, labels, subjects)
+    assert {part: index.tolist() for part, index in places.items()} == case["divided"]
+    kept, aside = hold_out(n, case["validation"] + 0.1, seed, labels, subjects)
+    assert aside.tolist() == case["held_out"] and kept.tolist() == sorted(set(range(n)) - set(case["held_out"]))
+    assert draw(n, n // 2, seed, labels).tolist() == case["drawn"]
+
+
+def test_a_limit_holds_for_each_part():
+    parts = np.array(["test", "train", "train"] * 20)
+    labels = np.arange(60) // 30
+    chosen = draw_parts(parts, 10, 0, labels)
+    assert list(chosen) == ["train", "test"] and all(np.bincount(labels[i]).tolist() == [5, 5] for i in chosen.values())
+    assert all((parts[index] == part).all() for part, index in chosen.items())
 
 
 def test_a_limit_is_a_seeded_draw_with_equal_classes():

@@ -15,7 +15,7 @@ from PIL import Image
 
 from neurosql import InputError, NeuroSQL, data
 from neurosql.cli import main
-from neurosql.data import decode
+from neurosql.data import readers, sound
 
 RANDOM = np.random.default_rng(0)
 
@@ -120,7 +120,7 @@ def test_celeba_without_its_partition_or_with_parts_missing_is_said(tmp_path, ca
     flags = ["--image-size", "16", "--generator", "mlp", "--width", "8", "--epochs", "1"]
     assert main(["train", str(folder), "--out", str(tmp_path / "run"), *flags]) == 0
     out = capsys.readouterr().out
-    assert "1 of 40 images in list_eval_partition.txt are not there" in out and "31 train, 4 validation, 4 test" in out
+    assert "1 of 40 images in list_eval_partition.txt are missing" in out and "31 train, 4 validation, 4 test" in out
 
 
 def test_a_partition_that_is_a_web_page_is_said(tmp_path):
@@ -245,6 +245,27 @@ def test_nifti_volumes_and_slices(tmp_path, suffix):
     assert data.load(tmp_path, image_size=6, axis=0).shape == (1, 6, 6)
 
 
+def test_a_run_of_slices_is_resumed_from_the_flat_record_of_an_earlier_version(tmp_path):
+    for i in range(3):
+        save_nifti(tmp_path / "set" / f"sub-{i:02d}.nii", seed=i)
+    run = tmp_path / "run"
+    flags = ["--axis", "2", "--window", "0", "200", "--generator", "mlp", "--width", "8", "--epochs", "1"]
+    assert main(["train", str(tmp_path / "set"), "--out", str(run), *flags]) == 0
+    assert "--axis 2 --window 0.0 200.0" in (run / "report.html").read_text()
+    config = json.loads((run / "config.json").read_text())
+    kept = config["data"]
+    assert kept["preparation"] == {"decoder": "nifti", "axis": 2, "window": [0, 200]}
+    assert kept["settings"]["axis"] == 2 and kept["settings"]["window"] == [0, 200] and "audio" not in kept["settings"]
+    kept["settings"] |= {"audio": "log-mel", "audio_seconds": 1.0, "audio_rate": None}
+    (run / "config.json").write_text(json.dumps(config))
+    before = (run / "model.safetensors").read_bytes()
+    (run / "checkpoints" / "last.safetensors").unlink()
+    (run / "model.safetensors").unlink()
+    assert main(["resume", str(run)]) == 0
+    assert (run / "model.safetensors").read_bytes() == before
+    assert "--axis 2 --window 0.0 200.0" in (page := (run / "report.html").read_text()) and "--audio" not in page
+
+
 def test_nifti_in_another_orientation_gives_the_same_slices(tmp_path):
     nibabel = pytest.importorskip("nibabel", reason="needs nibabel")
     values = save_nifti(tmp_path / "a" / "v.nii", (12, 10, 8))
@@ -315,7 +336,7 @@ def test_wav_files_of_two_rates_are_refused_unless_resampled(tmp_path):
 
 
 def test_silence_is_black():
-    assert decode.log_mel(np.zeros(8000, np.float32), 8000, 16).max() == 0
+    assert sound.log_mel(np.zeros(8000, np.float32), 8000, 16).max() == 0
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -444,7 +465,7 @@ def test_an_unknown_reader_is_named(tmp_path):
         with pytest.raises(InputError, match="no such data"):
             data.load(name)
     (tmp_path / "a.png").unlink()
-    for name in data.NAMES:
+    for name in readers.names():
         with pytest.raises(InputError) as caught:
             data.load(f"{name}:{tmp_path}")
         assert "\n" not in str(caught.value)

@@ -6,16 +6,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from neurosql.data.catalogue import NAMES, load
+    from neurosql.data.catalogue import load
     from neurosql.data.dataset import from_dataset
+    from neurosql.data.decode import Bad, Decoded, Decoder, Prep
     from neurosql.data.imageset import LAYOUTS, ImageSet, from_array
+    from neurosql.data.listing import Arrays, Item, Listing
+    from neurosql.data.readers import READERS, ReaderRecord
 
-__all__ = ["LAYOUTS", "NAMES", "ImageSet", "from_array", "from_dataset", "load"]
+__all__ = [
+    "LAYOUTS",
+    "READERS",
+    "Arrays",
+    "Bad",
+    "Decoded",
+    "Decoder",
+    "ImageSet",
+    "Item",
+    "Listing",
+    "Prep",
+    "ReaderRecord",
+    "from_array",
+    "from_dataset",
+    "load",
+]
 
-# Loaded when they are first used: the processes that decode need none of them and start the sooner.
+# Loaded when they are first used: the processes that decode need few of them and start the sooner.
 _HOMES = {
-    **{"NAMES": "catalogue", "load": "catalogue", "from_dataset": "dataset"},
-    **{"LAYOUTS": "imageset", "ImageSet": "imageset", "from_array": "imageset"},
+    **{"load": "catalogue", "from_dataset": "dataset"},
+    **dict.fromkeys(("LAYOUTS", "ImageSet", "from_array"), "imageset"),
+    **dict.fromkeys(("READERS", "ReaderRecord"), "readers"),
+    **dict.fromkeys(("Bad", "Decoded", "Decoder", "Prep"), "decode"),
+    **dict.fromkeys(("Arrays", "Item", "Listing"), "listing"),
 }
 
 

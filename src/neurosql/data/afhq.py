@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from neurosql.data.decode import SUFFIXES
+from neurosql.data.folder import SUFFIXES
 from neurosql.data.listing import Item, Listing
 from neurosql.data.tree import Entry, Tree
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
-NAME = "afhq"
 ANIMALS = ("cat", "dog", "wild")
 # The authors' `val` is what results are reported on: a test part by another name.
 PARTS = {"train": "train", "val": "test", "test": "test"}
 
 
 def recognises(tree: Tree) -> bool:
+    """Whether there are images in folders of AFHQ's names."""
     return any(_place(entry) for entry in tree.matching(*SUFFIXES))
 
 
 def scan(tree: Tree, settings: DataSettings) -> Listing:
+    """Faces by animal, in the official parts."""
     items = []
     for entry in tree.matching(*SUFFIXES):
         if place := _place(entry):

@@ -15,7 +15,6 @@ from neurosql.data.tree import MAX_SMALL, Tree, page, words_of
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
-NAME = "array"
 IMAGE_KEYS = ("images", "x", "X", "data", "train_images", "x_train", "arr_0")
 LABEL_KEYS = ("labels", "y", "target", "train_labels", "y_train", "arr_1")
 SUBJECT_KEYS = ("subjects", "subject", "groups", "patients")
@@ -23,6 +22,7 @@ MAX_RATIO = 200
 
 
 def recognises(tree: Tree) -> bool:
+    """Whether it is a numpy file."""
     return tree.kind == "file" and tree.path.suffix.lower() in (".npy", ".npz")
 
 
@@ -44,7 +44,7 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
         subjects = next((stored[k] for k in SUBJECT_KEYS if k in names and k != key), None)
         values = _samples(path, stored[key])
     if subjects is not None and subjects.shape != (len(values),):
-        raise InputError(f"{path}: subjects must be one a sample, shape ({len(values)},), got shape {subjects.shape}")
+        raise InputError(f"{path}: subjects must be one per sample, shape ({len(values)},), got shape {subjects.shape}")
     return Arrays(values, labels, None if subjects is None else subjects.astype(str))
 
 

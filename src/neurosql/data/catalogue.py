@@ -1,46 +1,23 @@
-"""The readers by name, and `load`: from a path to an ImageSet with its parts."""
+"""`load`: from a path to an ImageSet with its parts."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from neurosql.data import (
-    afhq,
-    arrays,
-    audio,
-    celeba,
-    duplicates,
-    folder,
-    idx,
-    medmnist,
-    mnist_sample,
-    nifti,
-    oasis,
-    reading,
-    splits,
-    store,
-    tables,
-)
-from neurosql.data.decode import Prep, centre
-from neurosql.data.imageset import ImageSet, channels_first, encode_labels, from_array, guess_layout
+from neurosql.data import duplicates, mnist_sample, readers, reading, splits, store
+from neurosql.data.decode import Prep, decoder_of
+from neurosql.data.imageset import ImageSet, channels_first, encode_labels, from_array, guess_layout, layout_of
 from neurosql.data.listing import PARTS, Arrays, Listing, Reading
+from neurosql.data.picture import centre
+from neurosql.data.readers import NoSettings, ReaderRecord
 from neurosql.data.tree import Tree
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
-
-# A reader has a NAME, `recognises(tree) -> bool` and `scan(tree, settings) -> Listing | Arrays`; where no name is
-# given, the first that recognises the tree reads it.
-READERS: tuple[Any, ...] = (idx, medmnist, celeba, afhq, oasis, nifti, audio, tables, arrays, folder)
-NAMES = {reader.NAME: reader for reader in READERS} | {
-    **dict.fromkeys(("fashion-mnist", "kmnist", "emnist", "idx"), idx),
-    **{"npz": arrays, "npy": arrays, "csv": tables, "parquet": tables, "wav": audio},
-}
 
 
 def load(
@@ -54,48 +31,55 @@ def load(
 ) -> ImageSet:
     """Read `mnist-sample`, a path, or `NAME:PATH` with the name of a reader.
 
-    `limit` and the `options` are fields of `DataSettings`, unless `settings` gives them all; `seed` draws the samples
-    of a limit; vectors are standardised as those of `like` were, where it is given. The set has the official
-    validation and test parts of the source, where it has any; `divide` carves those that are missing.
+    `limit` and the `options` are fields of `DataSettings` or the reader's own settings, unless `settings` gives them
+    all; `seed` draws the samples of a limit; vectors are standardised as those of `like` were, where it is given. The
+    set has the official validation and test parts of the source, where it has any; `divide` carves those that are
+    missing.
     """
-    if settings is None:
-        settings = DataSettings(limit=limit, **options)
-    settings.check()
     source = str(source)
+    if settings is None:
+        settings = readers.settings_of({"limit": limit, **options}, _named_in(source))
+    settings.check()
     if source == mnist_sample.NAME:
         return _sample(settings, seed)
     reader, path = find(source)
     tree = Tree(path, settings.skip_bad)
     if reader is None:
-        reader = next((reader for reader in READERS if reader.recognises(tree)), None)
+        reader = next((reader for reader in readers.built_in() if reader.recognises(tree)), None)
     if reader is None:
         raise InputError(
             f"can't read {source!r}: give mnist-sample, a folder or archive of images, volumes or sounds, "
             "or a .npy, .npz, .csv, .parquet or idx file"
         )
+    settings.of(reader.own).check()
     found = reader.scan(tree, settings)
     chosen = _choose(found, settings, seed)
     rows = np.sort(np.concatenate(list(chosen.values())))
     if isinstance(found, Listing):
-        whole = _decoded(reader.NAME, source, tree, found, rows, settings)
+        whole = _decoded(reader, source, tree, found, rows, settings)
     else:
-        whole = _converted(reader.NAME, source, found, rows, settings, like)
-    return _parted(whole, chosen, settings, seed)
+        whole = _converted(reader.name, source, found, rows, settings, like)
+    return _parted(whole, chosen, settings, reader.own, seed)
 
 
-def find(source: str) -> tuple[ModuleType | None, Path]:
+def find(source: str) -> tuple[ReaderRecord | None, Path]:
     """The reader that `NAME:PATH` names, if any, and the path, which exists."""
     name, colon, rest = source.partition(":")
-    if colon and name in NAMES and not _exists(Path(source)):
-        reader, path = NAMES[name], Path(rest)
-    else:
-        reader, path = None, Path(source)
-        if colon and not _exists(path) and name.replace("-", "").isalnum() and len(name) > 1 and "/" not in name:
-            raise InputError(f"no reader is called {name!r}: there are {', '.join(sorted(NAMES))}")
+    reader = _named_in(source)
+    path = Path(source if reader is None else rest)
+    is_name = name.replace("-", "").isalnum() and len(name) > 1
+    if reader is None and colon and is_name and not _exists(path):
+        raise InputError(f"no reader is called {name!r}: there are {', '.join(readers.names())}")
     path = path.expanduser()
     if not _exists(path):
         raise InputError(f"no such data: {source!r} is neither mnist-sample nor an existing file or folder")
     return reader, path
+
+
+def _named_in(source: str) -> ReaderRecord | None:
+    """The reader that a source begins with, unless all of it is a path."""
+    name, colon, _ = source.partition(":")
+    return readers.named(name) if colon and not _exists(Path(source)) else None
 
 
 def _exists(path: Path) -> bool:
@@ -128,7 +112,7 @@ def _sample(settings: DataSettings, seed: int) -> ImageSet:
         chosen["train"] = chosen["train"][: settings.limit]
     rows = np.sort(np.concatenate(list(chosen.values())))
     whole = _converted(mnist_sample.NAME, mnist_sample.NAME, found, rows, settings)
-    return _parted(whole, chosen, settings, seed)
+    return _parted(whole, chosen, settings, NoSettings, seed)
 
 
 def _choose(found: Listing | Arrays, settings: DataSettings, seed: int) -> dict[str, np.ndarray]:
@@ -146,31 +130,18 @@ def _choose(found: Listing | Arrays, settings: DataSettings, seed: int) -> dict[
     if not (parts == "train").any():
         found.notes.append("there is no training part, so all samples are taken together")
         parts = np.full(n, "train")
-    chosen = {}
-    for part in PARTS:
-        members = np.flatnonzero(parts == part)
-        if len(members):
-            chosen[part] = members[
-                splits.draw(len(members), settings.limit, seed, None if labels is None else labels[members])
-            ]
-    return chosen
+    return splits.draw_parts(parts, settings.limit, seed, labels)
 
 
 def _decoded(
-    reader: str, source: str, tree: Tree, found: Listing, rows: np.ndarray, settings: DataSettings
+    reader: ReaderRecord, source: str, tree: Tree, found: Listing, rows: np.ndarray, settings: DataSettings
 ) -> ImageSet:
     """The files of these rows, decoded."""
     size = found.image_size if settings.image_size is None else settings.image_size
-    prep = Prep(
-        found.decoder,
-        size or None,
-        settings.channels,
-        settings.axis,
-        settings.window,
-        settings.audio,
-        settings.audio_seconds,
-        settings.audio_rate,
-    )
+    if reader.decoder is None:
+        raise InputError(f"reader {reader.name!r} lists files but has no decoder for them")
+    wanted = decoder_of(reader.decoder).settings
+    prep = Prep(reader.decoder, size or None, settings.channels, None if wanted is None else settings.of(wanted))
     pixels = reading.read(tree, [found.items[row] for row in rows], prep, settings.skip_bad, settings.cache)
     rows = rows[pixels.kept]
     items = [found.items[row] for row in rows]
@@ -187,20 +158,17 @@ def _decoded(
     subjects = None
     if any(item.subject is not None for item in items):
         subjects = np.array([item.subject or item.name for item in items])
-    layout = {2: "ncl", 4: "ncdhw"}.get(pixels.values.ndim - 1)
-    if layout is None:
-        layout = "nhw" if pixels.values.shape[1] == 1 else "nhwc"
     return ImageSet(
         pixels.values,
         None if codes is None else codes[rows],
         classes,
         subjects,
-        layout,
+        layout_of(pixels.values.shape[1:]),
         source=source,
         names=np.array([item.name for item in items]),
         rows=rows,
         reading=Reading(
-            reader,
+            reader.name,
             preparation=_record(prep),
             notes=notes,
             skipped=skipped,
@@ -214,16 +182,11 @@ def _decoded(
 
 def _record(prep: Prep) -> dict[str, Any]:
     """What was done to every file, in the words of `config.json`."""
-    record: dict[str, Any] = {"decoder": prep.decoder}
+    decoder = decoder_of(prep.decoder)
+    record: dict[str, Any] = {"decoder": decoder.name}
     if prep.size:
         record |= {"image_size": prep.size, "crop": "centre", "resize": "bilinear, antialiased"}
-    if prep.decoder == "image":
-        record["channels"] = prep.channels
-    if prep.decoder == "nifti":
-        record |= {"axis": prep.axis, "window": prep.window or "0.5 to 99.5 percent"}
-    if prep.decoder == "audio":
-        record |= {"audio": prep.audio, "seconds": prep.seconds, "rate": prep.rate}
-    return record
+    return record | decoder.record(prep)
 
 
 def _converted(
@@ -252,7 +215,7 @@ def _converted(
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
     record: dict[str, Any] = {"decoder": "array", "channels": settings.channels}
-    if settings.image_size and images.kind == "image":
+    if settings.image_size and images.modality.is_picture:
         record |= {"image_size": settings.image_size, "crop": "centre", "resize": "bilinear, antialiased"}
     return replace(
         images,
@@ -282,7 +245,7 @@ def _resized(values: np.ndarray, layout: str, side: int) -> np.ndarray:
 
 def _channels(images: ImageSet, channels: str) -> ImageSet:
     """Grey from colour by the usual luma weights, or colour from grey by repetition."""
-    if images.kind != "image" or channels == "auto":
+    if not images.modality.is_picture or channels == "auto":
         return images
     pixels = images.pixels
     if channels == "grey" and pixels.shape[1] == 3:
@@ -293,11 +256,13 @@ def _channels(images: ImageSet, channels: str) -> ImageSet:
     return images
 
 
-def _parted(whole: ImageSet, chosen: dict[str, np.ndarray], settings: DataSettings, seed: int) -> ImageSet:
-    """The training part, with the other parts."""
+def _parted(
+    whole: ImageSet, chosen: dict[str, np.ndarray], settings: DataSettings, own: type[Any], seed: int
+) -> ImageSet:
+    """The training part, with the other parts; `own` is the class of the reader's settings."""
     rows = whole.rows
     assert rows is not None and whole.reading is not None
-    kept = asdict(settings) | {"split": None}
+    kept = replace(settings, split=None, own=asdict(settings.of(own))).flat()
     reading = replace(whole.reading, settings=kept, seed=seed, divided=settings.split is not None)
     whole = replace(whole, reading=reading)
     if settings.group == "none":

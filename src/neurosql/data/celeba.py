@@ -9,24 +9,24 @@ from neurosql.data.tree import Entry, Tree, page_in
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
-NAME = "celeba"
-IMAGES = "img_align_celeba"
+FOLDER = "img_align_celeba"
 PARTITION = ("list_eval_partition.txt", "list_eval_partition.csv")
 IDENTITY = "identity_celeba.txt"
 PARTS = {"0": "train", "1": "validation", "2": "test"}
 
 
 def recognises(tree: Tree) -> bool:
-    return any(IMAGES in entry.parts[:-1] or entry.base in PARTITION for entry in tree.entries)
+    """Whether there is CelebA's folder or its partition."""
+    return any(FOLDER in entry.parts[:-1] or entry.base in PARTITION for entry in tree.entries)
 
 
 def scan(tree: Tree, settings: DataSettings) -> Listing:
     """Unlabelled faces, by the official partition where its file is there."""
     found = [entry for entry in tree.matching(".jpg", ".jpeg", ".png") if re.match(r"\d+\.", entry.base)]
     if not found:
-        packed = next((entry for entry in tree.entries if entry.base == f"{IMAGES}.zip"), None)
+        packed = next((entry for entry in tree.entries if entry.base == f"{FOLDER}.zip"), None)
         hint = f": give the archive itself, {tree.path / packed.name}" if packed and tree.kind == "folder" else ""
-        raise InputError(f"{str(tree.path)!r} has no images such as {IMAGES}/000001.jpg{hint}")
+        raise InputError(f"{str(tree.path)!r} has no images such as {FOLDER}/000001.jpg{hint}")
     notes = []
     stem = {entry.name: entry.stem for entry in found}
     parts: dict[str, str] = {}
@@ -38,7 +38,7 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
         missing = len(parts.keys() - set(stem.values()))
         unlisted = sum(name not in parts for name in stem.values())
         if missing:
-            notes.append(f"{missing:,} of {len(parts):,} images in {listed.base} are not there")
+            notes.append(f"{missing:,} of {len(parts):,} images in {listed.base} are missing")
         if unlisted:
             notes.append(f"{unlisted:,} images are not in {listed.base} and count as training images")
     people = next((entry for entry in tree.entries if entry.base.lower() == IDENTITY), None)
@@ -57,5 +57,7 @@ def _table(tree: Tree, entry: Entry, row: re.Pattern[str]) -> dict[str, str]:
     lines = content.decode("utf-8", "replace").splitlines()
     rows = [match.groups() for line in lines if (match := row.match(line))]
     if not rows or len(rows) < len(lines) - 2:
-        raise InputError(f"{entry.name} in {str(tree.path)!r} is damaged: {len(rows)} of its {len(lines)} lines fit")
+        raise InputError(
+            f"{entry.name} in {str(tree.path)!r} is damaged: only {len(rows)} of its {len(lines)} lines can be read"
+        )
     return {match[0]: match[1] for match in rows}

@@ -1,4 +1,4 @@
-"""What a user should know of data before an hour of training: the whole report, and a few lines of it."""
+"""What to know about data before an hour of training: a full report, and a summary of a few lines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from PIL import Image
 
 from neurosql.data import duplicates, store
 from neurosql.data.imageset import ImageSet
+from neurosql.modality import VOLUME
 
 SHEET = 48
 TILE = 96
 MANY = 12_000
-"""Above so many samples the search for near duplicates, all against all, is left out."""
+"""With more samples, the search for near duplicates, which compares all pairs, is left out."""
 
 
 def brief(images: ImageSet) -> str:
@@ -54,7 +55,7 @@ def report(images: ImageSet) -> str:
     lines += _duplicates(images)
     bytes_ = 4 * sum(len(part) for part in images.parts.values()) * int(np.prod(images.shape))
     n = len(images)
-    streamed = ", more than memory has room for: read from the disk as needed" if bytes_ > store.room() else ""
+    streamed = ", more than fits in memory: they are read from the disk as needed" if bytes_ > store.room() else ""
     lines.append(f"memory     {_size(bytes_)} of samples{streamed}; a matrix of all pairs takes {_size(4 * n * n)}")
     lines += [f"note       {note}" for note in [*reading.notes, *_blank(images)]]
     for name, reason in reading.skipped[:20]:
@@ -67,12 +68,12 @@ def report(images: ImageSet) -> str:
 
 
 def contact_sheet(images: ImageSet, path: Path, count: int = SHEET) -> bool:
-    """Samples side by side, class by class; False where they are no pictures."""
+    """Samples side by side, class by class; False if they are not pictures."""
     pixels = images.pixels
-    if images.kind == "volume":
+    if images.modality is VOLUME:
         # The middle slice of each volume.
         pixels = pixels[:, :, pixels.shape[2] // 2]
-    elif images.kind != "image":
+    elif not images.modality.is_picture:
         return False
     order = np.arange(len(images)) if images.labels is None else np.argsort(images.labels, kind="stable")
     shown = order[np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(np.int64)]
@@ -134,11 +135,11 @@ def _carved(images: ImageSet) -> list[str]:
     how = "by subject" if images.subjects is not None else "by class" if images.labels is not None else "at random"
     if reading.settings.get("group") == "near-duplicates":
         how = "by groups of near duplicates"
-    return [f"parts that the data lack were carved from the training images by seed, {how}: {counts}"]
+    return [f"missing parts were carved from the training images by seed, {how}: {counts}"]
 
 
 def _across(images: ImageSet) -> list[str]:
-    """Samples outside the training part that are in it too, pixel by pixel; and subjects likewise."""
+    """Notes on samples, compared pixel by pixel, and subjects that are in the training part and in another."""
     notes = []
     if (shared := _shared(images)) > 0:
         notes.append(f"{shared} subjects are in more than one part")
@@ -152,13 +153,13 @@ def _across(images: ImageSet) -> list[str]:
 
 
 def _blank(images: ImageSet) -> list[str]:
-    if images.kind == "vector":
+    if not images.modality.bounded:
         return []
     flat = images.pixels.reshape(*images.pixels.shape[:2], -1)
     blank = sum(
         int((flat[rows].max(2) == flat[rows].min(2)).all(1).sum()) for rows in store.pieces(len(flat), flat[:1].nbytes)
     )
-    return [f"{blank} training samples are blank, of one value throughout"] if blank else []
+    return [f"{blank} training samples are blank: all their values are the same"] if blank else []
 
 
 def _duplicates(images: ImageSet) -> list[str]:
@@ -167,7 +168,7 @@ def _duplicates(images: ImageSet) -> list[str]:
     extra = sum(count - 1 for count in counts.values())
     lines = [f"duplicates {extra:,} samples repeat another, pixel by pixel"]
     total = sum(len(part) for _, part, _ in parts)
-    if images.kind != "image" or not 1 < total <= MANY:
+    if not images.modality.is_picture or not 1 < total <= MANY:
         return lines
     small = np.concatenate([duplicates.thumbnails(part) for _, part, _ in parts])
     of = np.repeat(np.arange(len(parts)), [len(part) for _, part, _ in parts])

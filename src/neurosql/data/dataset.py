@@ -12,7 +12,7 @@ from neurosql.errors import InputError
 
 
 def is_dataset(x: Any) -> bool:
-    """Whether x has samples by number, and is neither an array nor a list."""
+    """Whether x gives a sample for each index, and is neither an array nor a list."""
     if isinstance(x, (list, tuple, dict, str, np.ndarray, ImageSet)) or hasattr(x, "shape"):
         return False
     return hasattr(x, "__getitem__") and hasattr(x, "__len__")
@@ -31,7 +31,9 @@ def from_dataset(dataset: Any, limit: int | None = None, *, seed: int = 0, layou
         sample, *rest = item if isinstance(item, (tuple, list)) else (item,)
         array = np.asarray(sample.detach().cpu().numpy() if hasattr(sample, "detach") else sample)
         if samples and array.shape != samples[0].shape:
-            raise InputError(f"item {number} has shape {array.shape}, the first one {samples[0].shape}: use one shape")
+            raise InputError(
+                f"item {number} has shape {array.shape}, but the first one has {samples[0].shape}: use one shape"
+            )
         samples.append(array)
         if rest:
             label = rest[0]

@@ -24,8 +24,8 @@ def digests(images: ImageSet) -> list[bytes]:
 
 def thumbnails(images: ImageSet) -> np.ndarray:
     """Grey pictures of 32 x 32, each of mean 0 and length 1: (n, 1024). Their products are correlations."""
-    if images.kind != "image":
-        raise InputError(f"near duplicates are found among images, the data are {images.kind}s")
+    if not images.modality.is_picture:
+        raise InputError(f"near duplicates are found among images, the data are {images.modality.plural}")
     found = np.empty((len(images), SIDE * SIDE), np.float32)
     for i, sample in enumerate(images.pixels):
         grey = np.ascontiguousarray(sample.astype(np.float32).mean(0))
@@ -35,7 +35,7 @@ def thumbnails(images: ImageSet) -> np.ndarray:
 
 
 def near(small: np.ndarray, least: float = NEAR) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs (i < j) of thumbnails whose correlation is at least so much."""
+    """All pairs (i < j) of thumbnails whose correlation is at least `least`."""
     rows, columns = [np.arange(0)], [np.arange(0)]
     for i in range(0, len(small), BLOCK):
         for j in range(i, len(small), BLOCK):

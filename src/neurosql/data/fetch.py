@@ -51,7 +51,7 @@ _FASHION = (
     "bef4ecab320f06d8554ea6380940ec79",
     "bb300cfdad3c16e7a12a480ee83cd310",
 )
-# 28 pixels a side, then 64.
+# 28 pixels per side, then 64.
 _MEDMNIST = {
     "pathmnist": ("a8b06965200029087d5bd730944a56c1", "55aa9c1e0525abe5a6b9d8343a507616"),
     "chestmnist": ("02c8a6516a18b556561a56cbdd36c4a8", "9de6cd0b934ebb5b7426cfba5efbae16"),

@@ -1,4 +1,4 @@
-"""MNIST and its like: idx files, packed or not, as Fashion-MNIST, KMNIST and EMNIST have them too."""
+"""MNIST and sets in the same format (Fashion-MNIST, KMNIST, EMNIST): idx files, packed or not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from neurosql.data.tree import MAX_MEMBER, Entry, Tree, page_in, words_of
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
-NAME = "mnist"
 FILE = re.compile(
     r"(?P<set>.*?)(?P<part>train|t10k|test)-(?P<what>images|labels)[-.]idx[13]-ubyte(\.gz)?", re.IGNORECASE
 )
@@ -25,6 +24,7 @@ Files = dict[tuple[str, str], Entry]
 
 
 def recognises(tree: Tree) -> bool:
+    """Whether there are files of idx names."""
     return any(FILE.fullmatch(entry.base) for entry in tree.entries)
 
 
@@ -51,7 +51,9 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
         raise InputError(f"no idx files such as train-images-idx3-ubyte.gz in {str(tree.path)!r}")
     if len(sets) > 1:
         found = ", ".join(sorted(files[min(files)].name for files in sets.values()))
-        raise InputError(f"{str(tree.path)!r} holds {len(sets)} sets: give the path of one file of yours ({found})")
+        raise InputError(
+            f"{str(tree.path)!r} holds {len(sets)} sets: give the path of one file of the set that you want ({found})"
+        )
     (((_, prefix), files),) = sets.items()
     return _read(tree, files, prefix)
 

@@ -12,6 +12,7 @@ import numpy as np
 from neurosql.data import splits, store
 from neurosql.data.listing import Reading
 from neurosql.errors import InputError
+from neurosql.modality import Modality, of_shape
 
 LAYOUTS = {
     "np": "vectors (n, p)",
@@ -63,7 +64,7 @@ class ImageSet:
 
     @cached_property
     def x(self) -> np.ndarray:
-        """(n, c, *spatial) or (n, p), float32. What memory has no room for lies in a scratch file, mapped."""
+        """(n, c, *spatial) or (n, p), float32. An array that does not fit in memory is mapped from a scratch file."""
         return store.as_float(self.pixels) if self.pixels.dtype == np.uint8 else self.pixels
 
     @property
@@ -72,8 +73,14 @@ class ImageSet:
         return tuple(self.pixels.shape[1:])
 
     @property
+    def modality(self) -> Modality:
+        """What the samples are: images, signals, volumes or vectors."""
+        return of_shape(self.shape)
+
+    @property
     def kind(self) -> str:
-        return {1: "vector", 2: "signal", 3: "image", 4: "volume"}[len(self.shape)]
+        """The name of the modality."""
+        return self.modality.name
 
     @property
     def parts(self) -> dict[str, ImageSet]:
@@ -93,13 +100,13 @@ class ImageSet:
     def describe(self) -> str:
         """One line that says what the samples, those of all parts, were taken for."""
         n, shape = sum(len(part) for part in self.parts.values()), self.shape
-        if self.kind == "vector":
+        if not self.modality.bounded:
             what = f"{n} vectors of {shape[0]} numbers, standardised by column"
-        elif self.kind == "image":
+        elif self.modality.is_picture:
             colour = {1: "grey", 3: "colour"}.get(shape[0], f"{shape[0]}-channel")
             what = f"{n} {colour} images of {shape[1]} x {shape[2]} pixels (height x width)"
         else:
-            what = f"{n} {self.kind}s of {' x '.join(map(str, shape[1:]))}, {shape[0]} channel(s)"
+            what = f"{n} {self.modality.plural} of {' x '.join(map(str, shape[1:]))}, {shape[0]} channel(s)"
         return what + (f", {len(self.classes)} classes" if self.classes else "")
 
     def take(self, index: np.ndarray) -> ImageSet:
@@ -117,11 +124,7 @@ class ImageSet:
         )
 
     def split(self, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Sorted indices (train, held out) of a seeded split, with the class proportions kept where there are classes
-        and no subject on both sides where there are subjects.
-
-        No sample is held out when that would leave fewer than two to train on.
-        """
+        """Sorted indices (train, held out) of a seeded split: `splits.hold_out` of these samples."""
         return splits.hold_out(len(self), fraction, seed, self.labels, self.subjects)
 
     def divide(self, validation: float, test: float, seed: int) -> ImageSet:
@@ -129,21 +132,16 @@ class ImageSet:
 
         Vectors are standardised anew, by the columns of what is left to train on.
         """
-        index = {"train": np.arange(len(self))}
-        carved = {}
-        for part, share in (("test", test), ("validation", validation)):
-            if getattr(self, part) is None and share > 0:
-                left = index["train"]
-                keep, aside = self.take(left).split(min(0.9, share * len(self) / len(left)), seed)
-                index["train"] = left[keep]
-                if len(aside):
-                    carved[part] = self.take(left[aside])
+        shares = {"test": test, "validation": validation}
+        lacking = {part: share for part, share in shares.items() if getattr(self, part) is None}
+        places = splits.divide(len(self), lacking, seed, self.labels, self.subjects)
+        carved = {part: self.take(index) for part, index in places.items() if part != "train"}
         if not carved:
             return self
         parts: dict[str, Any] = {"validation": self.validation, "test": self.test} | carved
         if self.reading is not None:
             parts["reading"] = replace(self.reading, divided=True, seed=seed)
-        return replace(self.take(index["train"]), **parts).standardised()
+        return replace(self.take(places["train"]), **parts).standardised()
 
     def standardised(self) -> ImageSet:
         """Vectors in units of the training part's columns; anything else as it is."""
@@ -244,7 +242,7 @@ def encode_labels(labels: Any, n: int) -> tuple[np.ndarray | None, tuple[str, ..
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (n,):
-        raise InputError(f"labels must be one a sample, shape ({n},), got shape {values.shape}")
+        raise InputError(f"labels must be one per sample, shape ({n},), got shape {values.shape}")
     if values.dtype.kind == "f":
         if not np.isfinite(values).all() or (values != np.round(values)).any():
             raise InputError("labels must be classes (integers or names), got real numbers")
@@ -262,7 +260,14 @@ def _numpy(x: Any) -> np.ndarray:
     return array
 
 
+def layout_of(shape: tuple[int, ...]) -> str:
+    """The layout that samples of this shape, channels first, are given back in: as files usually have it."""
+    by_axes = {0: "np", 1: "ncl", 2: "nhw" if shape[0] == 1 else "nhwc", 3: "ncdhw"}
+    return by_axes[of_shape(shape).axes]
+
+
 def guess_layout(array: np.ndarray) -> str:
+    """The layout that an array's shape suggests."""
     if array.ndim == 2:
         return "np"
     if array.ndim == 3:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from neurosql.data.tree import Entry
 
+if TYPE_CHECKING:
+    import numpy as np
+
 PARTS = ("train", "validation", "test")
+FOLDERS = {
+    **{"train": "train", "training": "train", "test": "test", "testing": "test"},
+    **{"val": "validation", "valid": "validation", "validation": "validation", "dev": "validation"},
+}
+"""The parts that folders are named after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,7 @@ class Item:
 
     @property
     def name(self) -> str:
+        """The name of the file, with the number of the slice."""
         return self.entry.name if self.slice is None else f"{self.entry.name}[{self.slice}]"
 
 
@@ -32,10 +40,8 @@ class Listing:
     """Files to be decoded one by one."""
 
     items: list[Item]
-    decoder: str = "image"
-    """A key of `decode.DECODERS`."""
     image_size: int | None = None
-    """Pixels a side where the user does not say."""
+    """Pixels per side, unless the user asks for another size."""
     notes: list[str] = field(default_factory=list)
     """What the user should know before training."""
 
@@ -69,7 +75,7 @@ class Reading:
 
     reader: str
     settings: dict[str, Any] = field(default_factory=dict)
-    """The fields of `DataSettings`; a split has a file of its own."""
+    """The fields of `DataSettings` and of the reader's own settings; a split has a file of its own."""
     seed: int = 0
     """Of the draw and the split."""
     divided: bool = False
@@ -85,3 +91,24 @@ class Reading:
     remarks: list[tuple[str, str]] = field(default_factory=list)
     found: int = 0
     """Samples in the source, before any limit."""
+
+
+def label_by_folder(found: list[Entry], subject: Callable[[Entry], str | None] = lambda entry: None) -> list[Item]:
+    """Items with the official part and the class that their folders name."""
+    folders = [entry.parts[:-1] for entry in found]
+    # One folder around everything, as archives often have, says nothing.
+    depth = 0
+    while all(len(parts) > depth for parts in folders) and len({parts[depth] for parts in folders}) == 1:
+        depth += 1
+    folders = [parts[depth:] for parts in folders]
+    official = ["train"] * len(found)
+    tops = {parts[0].lower() if parts else "" for parts in folders}
+    if len(tops) > 1 and tops <= FOLDERS.keys() and "train" in {FOLDERS[top] for top in tops}:
+        official = [FOLDERS[parts[0].lower()] for parts in folders]
+        folders = [parts[1:] for parts in folders]
+    names = ["/".join(parts) for parts in folders]
+    labelled = len(set(names)) > 1 and "" not in names
+    return [
+        Item(entry, name if labelled else None, subject(entry), part)
+        for entry, name, part in zip(found, names, official)
+    ]

@@ -1,4 +1,4 @@
-"""MedMNIST: one `.npz` a set with `train_images`, `train_labels`, `val_...` and `test_...`, 2-d or 3-d."""
+"""MedMNIST: one `.npz` file per set, with `train_images`, `train_labels`, `val_...` and `test_...`, 2-d or 3-d."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from neurosql.data.tree import Tree
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
-NAME = "medmnist"
 PARTS = {"train": "train", "val": "validation", "test": "test"}
 
 
 def recognises(tree: Tree) -> bool:
+    """Whether it is a `.npz` file with the arrays of MedMNIST."""
     return tree.kind == "file" and tree.path.suffix.lower() == ".npz" and "train_images" in keys(tree.path)
 
 
 def scan(tree: Tree, settings: DataSettings) -> Arrays:
-    """Images or volumes of the official parts. Several labels a sample can't be classes and are left out."""
+    """Images or volumes of the official parts. Labels are left out where a sample has several."""
     path = tree.path
     found = keys(path)
     if "train_images" not in found:
@@ -35,7 +35,7 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
     if labels.keys() == images.keys():
         columns = {part: array.reshape(len(array), -1) for part, array in labels.items()}
         if {len(columns[p]) == len(images[p]) for p in images} != {True}:
-            raise InputError(f"{path} has not one row of labels an image")
+            raise InputError(f"{path} must have one row of labels per image")
         if all(array.shape[1] == 1 for array in columns.values()):
             named = np.concatenate([array[:, 0] for array in columns.values()])
         else:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 
-from neurosql.data.decode import SUFFIXES
-from neurosql.data.folder import PARTS
-from neurosql.data.listing import Item, Listing
+from neurosql.data.folder import SUFFIXES
+from neurosql.data.listing import FOLDERS, Item, Listing
 from neurosql.data.tree import Entry, Tree
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
-NAME = "oasis"
 CLASSES = {
     "non": "Non Demented",
     "verymild": "Very mild Dementia",
@@ -22,6 +20,7 @@ SUBJECT = re.compile(r"(OAS\d_\d{4})_(MR\d+)", re.IGNORECASE)
 
 
 def recognises(tree: Tree) -> bool:
+    """Whether images lie in folders of two kinds of dementia or more."""
     return len({_class(entry) for entry in tree.matching(*SUFFIXES)} - {None}) > 1
 
 
@@ -53,4 +52,4 @@ def _class(entry: Entry) -> str | None:
 
 
 def _part(entry: Entry) -> str:
-    return next((PARTS[folder.lower()] for folder in entry.parts[:-1] if folder.lower() in PARTS), "train")
+    return next((FOLDERS[folder.lower()] for folder in entry.parts[:-1] if folder.lower() in FOLDERS), "train")

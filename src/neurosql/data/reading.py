@@ -16,13 +16,13 @@ import numpy as np
 from tqdm import tqdm
 
 from neurosql.data import store, worker
-from neurosql.data.decode import MAX_FILE, MAX_VOLUME, Bad, Decoded, Prep, decode, quietly
+from neurosql.data.decode import Bad, Decoded, Prep, decode, decoder_of, quietly
 from neurosql.data.listing import Item
 from neurosql.data.tree import Tree
 from neurosql.errors import InputError
 
 FORMAT = 1
-# Below so many samples, starting processes takes longer than decoding.
+# With fewer samples, starting processes takes longer than decoding.
 FEW = 300
 CHUNK_ROWS = 64
 CHUNK_BYTES = 2**24
@@ -76,11 +76,12 @@ def read(tree: Tree, items: list[Item], prep: Prep, skip_bad: bool = False, cach
 def _refusal(bad: list[tuple[str, str]]) -> InputError:
     name, reason = bad[0]
     more = f" ({len(bad)} such files so far)" if len(bad) > 1 else ""
-    return InputError(f"{name} {reason}{more}: go on without bad files by --skip-bad")
+    return InputError(f"{name} {reason}{more}: use --skip-bad to go on without bad files")
 
 
 def _key(tree: Tree, items: list[Item], prep: Prep) -> str:
-    digest = hashlib.sha256(json.dumps([FORMAT, str(tree.path.resolve()), asdict(prep)]).encode())
+    version = decoder_of(prep.decoder).version
+    digest = hashlib.sha256(json.dumps([FORMAT, version, str(tree.path.resolve()), asdict(prep)]).encode())
     for item in items:
         digest.update(f"{item.name}\0{item.entry.size}\0{item.entry.mtime}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
@@ -101,6 +102,7 @@ class _Reading:
 
     def __init__(self, tree: Tree, items: list[Item], prep: Prep, skip_bad: bool, folder: Path | None) -> None:
         self.tree, self.items, self.prep, self.skip_bad, self.folder = tree, items, prep, skip_bad, folder
+        self.decoder = decoder_of(prep.decoder)
         self.values: np.ndarray | None = None
         self.good = np.zeros(len(items), bool)
         self.bad: dict[int, str] = {}
@@ -172,7 +174,7 @@ class _Reading:
 
     def _tasks(self) -> Iterator[tuple[bytes | str, list[int]]]:
         """Files, as paths or as bytes, with the rows that they hold."""
-        limit = MAX_VOLUME if self.prep.decoder == "nifti" else MAX_FILE
+        limit = self.decoder.max_bytes
         groups = [list(rows) for _, rows in groupby(range(len(self.items)), key=lambda r: self.items[r].entry.name)]
         wanted: dict[str, list[int]] = {}
         for rows in groups:
@@ -248,8 +250,7 @@ class _Reading:
             return
         rest = self.shapes.most_common()[1:]
         found = ", ".join(f"{' x '.join(map(str, shape))} ({count})" for shape, count in self.shapes.most_common(3))
-        cure = "--audio-rate" if self.prep.decoder == "audio" else "--image-size"
         raise InputError(
-            f"samples in {str(self.tree.path)!r} have {len(self.shapes)} sizes: {found}, the first odd one is "
-            f"{self.first[rest[0][0]]}: bring them to one size with {cure}"
+            f"samples in {str(self.tree.path)!r} have {len(self.shapes)} sizes: {found}, the first that differs is "
+            f"{self.first[rest[0][0]]}: bring them to one size with {self.decoder.cure}"
         )

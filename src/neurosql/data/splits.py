@@ -1,8 +1,12 @@
-"""Who goes where: held-out shares by seed, class and subject, capped draws, and split files."""
+"""Which part each sample goes to: shares by seed, class and subject, limited draws, and split files.
+
+Every function works on places, 0 to n - 1, and never sees a sample.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +17,40 @@ from neurosql.errors import InputError
 
 DRAW = 0xD4A3
 SPLIT = 0x5E1D
+MOST = 0.9
+"""The largest share of what is left that one part may take."""
+
+
+def divide(
+    n: int,
+    shares: Mapping[str, float],
+    seed: int,
+    labels: np.ndarray | None = None,
+    subjects: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
+    """Sorted places by part: `train`, and every part of `shares` that gets a sample.
+
+    `shares` are of all n samples. Each part is carved from what the parts before it have left, as `hold_out` does it.
+    """
+    left = np.arange(n)
+    carved = {}
+    for part, share in shares.items():
+        if share > 0:
+            of_left = [None if values is None else values[left] for values in (labels, subjects)]
+            keep, aside = hold_out(len(left), min(MOST, share * n / len(left)), seed, *of_left)
+            if len(aside):
+                carved[part] = left[aside]
+            left = left[keep]
+    return {"train": left} | carved
 
 
 def hold_out(
     n: int, fraction: float, seed: int, labels: np.ndarray | None = None, subjects: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted indices (train, held out) of n samples.
+    """Sorted places (train, held out) of n samples.
 
-    Each class gives its share. Where there are subjects, all samples of one go to the same side, and the share is
-    met as nearly as whole subjects allow.
+    Each class gives its share. Where there are subjects, all samples of a subject go to the same side, and the share is
+    met as nearly as whole subjects allow. No sample is held out when that would leave fewer than two to train on.
     """
     count = min(round(n * fraction), n - 2)
     if count <= 0:
@@ -77,7 +106,7 @@ def _by_subject(
 
 
 def draw(n: int, limit: int | None, seed: int, labels: np.ndarray | None = None) -> np.ndarray:
-    """Sorted indices of at most `limit` of n samples: as many of each class as of any other, as far as they go."""
+    """Sorted places of at most `limit` of n samples: the same number of each class, as far as the classes go."""
     if limit is None or limit >= n:
         return np.arange(n)
     order = np.random.default_rng([seed, DRAW]).permutation(n)
@@ -90,8 +119,20 @@ def draw(n: int, limit: int | None, seed: int, labels: np.ndarray | None = None)
     return np.sort(order[:limit])
 
 
+def draw_parts(
+    parts: np.ndarray, limit: int | None, seed: int, labels: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
+    """Sorted places by part, where `parts` (n,) names each sample's part: at most `limit` of each."""
+    chosen = {}
+    for part in PARTS:
+        members = np.flatnonzero(parts == part)
+        if len(members):
+            chosen[part] = members[draw(len(members), limit, seed, None if labels is None else labels[members])]
+    return chosen
+
+
 def read_split(path: str | Path, n: int) -> dict[str, np.ndarray]:
-    """The parts that a split file gives, as indices into a source of n samples."""
+    """The places by part that a split file gives, in a source of n samples."""
     try:
         if Path(path).stat().st_size > 2**30:
             raise ValueError("it is larger than any split")

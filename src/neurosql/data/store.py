@@ -1,4 +1,4 @@
-"""Where arrays are kept: the user's cache of decoded files, and scratch files for what memory has no room for."""
+"""Where arrays are kept: the user's cache of decoded files, and scratch files for arrays that do not fit in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cache_folder() -> Path:
 
 
 def look_up(key: str) -> tuple[np.ndarray, dict[str, Any]] | None:
-    """The array of that key, memory-mapped, and what was noted with it; None where there is no whole one."""
+    """The array of that key, memory-mapped, and the notes kept with it; None if there is no whole one."""
     folder = cache_folder() / "decoded" / key
     try:
         meta = json.loads((folder / META).read_text("utf-8"))
@@ -141,7 +141,7 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def gather(values: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """values[index]: no copy where the index is a range, and none in memory that has no room for it."""
+    """values[index]: without a copy if the index is a range; a copy that does not fit in memory is mapped."""
     n = len(index)
     if n and index[0] >= 0 and index[-1] - index[0] == n - 1 and (np.diff(index) == 1).all():
         return values[index[0] : index[0] + n]

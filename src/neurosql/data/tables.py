@@ -1,4 +1,4 @@
-"""Numeric tables, `.csv`, `.tsv` or `.parquet`: a row a sample, its numbers a vector."""
+"""Numeric tables, `.csv`, `.tsv` or `.parquet`: one row per sample, read as a vector."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from neurosql.data.tree import MAX_MEMBER, Tree, page, words_of
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
-NAME = "table"
 SUFFIXES = (".csv", ".tsv", ".parquet")
 LABELS = ("label", "labels", "class", "target", "y")
 SUBJECTS = ("subject", "subject_id", "patient", "patient_id", "group")
 
 
 def recognises(tree: Tree) -> bool:
+    """Whether it is a table."""
     return tree.kind == "file" and tree.path.suffix.lower() in SUFFIXES
 
 
@@ -51,7 +51,7 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
         name = list(numbers)[column]
         if not settings.skip_bad:
             raise InputError(
-                f"{path} has no number in row {row + 1}, column {name!r}: go on without such rows by --skip-bad"
+                f"{path} has no number in row {row + 1}, column {name!r}: use --skip-bad to leave such rows out"
             )
         notes.append(f"{int((~good).sum())} rows without a number in every column are left out")
         table = table[good]
@@ -77,7 +77,7 @@ def _csv(tree: Tree) -> dict[str, Any]:
     header = rows.pop(0) if not all(_is_number(cell) for cell in rows[0]) else [str(i) for i in range(len(rows[0]))]
     for number, row in enumerate(rows):
         if len(row) != len(header):
-            raise InputError(f"{tree.path} has {len(row)} cells in row {number + 1}, its header {len(header)}")
+            raise InputError(f"{tree.path} has {len(row)} cells in row {number + 1}, but {len(header)} in its header")
     return {
         (name.strip() or str(i)): np.array([row[i].strip() or "nan" for row in rows]) for i, name in enumerate(header)
     }

@@ -78,7 +78,7 @@ class Tree:
         self._by_name = unique
 
     def matching(self, *suffixes: str) -> list[Entry]:
-        """The files whose names end so, in whatever case."""
+        """The files whose names end in one of these suffixes, in upper or lower case."""
         return [entry for entry in self.entries if entry.has_suffix(*suffixes)]
 
     def location(self, entry: Entry) -> Path | None:

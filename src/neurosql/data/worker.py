@@ -16,7 +16,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -37,7 +36,7 @@ class Worker:
     def __init__(self, prep: Prep) -> None:
         code = "from neurosql.data.worker import serve; serve()"
         self.process = subprocess.Popen(
-            children.command("-c", code, json.dumps(asdict(prep))),
+            children.command("-c", code, prep.to_json()),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -69,8 +68,7 @@ class Worker:
 def serve() -> None:
     """The worker's end, until its input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    values: dict[str, Any] = json.loads(sys.argv[1])
-    prep = Prep(**values | {"window": None if values["window"] is None else tuple(values["window"])})
+    prep = Prep.from_json(sys.argv[1])
     incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
     with quietly():
         while line := incoming.readline():
@@ -148,7 +146,7 @@ def processors() -> int:
 
 
 def in_chunks(tasks: Iterable[tuple[Any, Any]], rows: int, size: int) -> Iterator[list[tuple[Any, Any]]]:
-    """Tasks (payload, numbers) in lists of at most so many numbers and so many bytes, but of one task at least."""
+    """Tasks (payload, numbers) in lists of at most `rows` numbers and `size` bytes, each with one task or more."""
     chunk: list[tuple[Any, Any]] = []
     count = held = 0
     for payload, numbers in tasks:

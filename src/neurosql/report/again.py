@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from pathlib import Path
 from typing import Any
 
 from neurosql import presets
 from neurosql.checkpoint import SPLIT
+from neurosql.data import readers
 from neurosql.modality import MODALITIES
 from neurosql.run import Run
-from neurosql.settings import DataSettings, Settings
+from neurosql.settings import Settings
 
 # Where the images went is in the run's own split file; the cache and the device change nothing in the model's settings.
 SAID_BY_THE_SPLIT = ("limit", "test_share", "split")
@@ -24,8 +24,8 @@ def how(run: Run, folder: Path) -> str:
     if not run.data.settings:
         given = ", ".join(f"{name}={value!r}" for name, value in own.items())
         return f"neurosql.fit({', '.join(part for part in ('samples', given) if part)})"
-    reading = _other(DataSettings.from_record(run.data.settings), DataSettings())
-    reading = {name: value for name, value in reading.items() if name not in SAID_BY_THE_SPLIT}
+    reading = readers.changed(run.data.settings, run.data.reader)
+    reading = {name: v for name, v in reading.items() if name not in (*SAID_BY_THE_SPLIT, *OF_THE_MACHINE)}
     words = ["neurosql", "train", run.data.source, "--split", (folder / SPLIT).as_posix()]
     return shlex.join(words + [word for name, value in (own | reading).items() for word in _flag(name, value)])
 
@@ -37,11 +37,6 @@ def changed(settings: Settings, kind: str) -> dict[str, Any]:
     other = {name: value for name, value in settings.flat().items() if value != usual[name]}
     method = {} if settings.method == Settings.method else {"method": settings.method}
     return method | {name: value for name, value in other.items() if name not in OF_THE_MACHINE}
-
-
-def _other(settings: Any, usual: Any) -> dict[str, Any]:
-    pairs = dataclasses.asdict(settings).items()
-    return {name: value for name, value in pairs if value != getattr(usual, name) and name not in OF_THE_MACHINE}
 
 
 def _flag(name: str, value: Any) -> list[str]:

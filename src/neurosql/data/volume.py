@@ -1,0 +1,118 @@
+"""NIfTI volumes: one file is one volume, or as many images as it has slices. Needs nibabel."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from neurosql.data.decode import Bad, Decoded, Decoder, Prep
+from neurosql.data.nifti import NiftiSettings
+from neurosql.data.picture import centre, resize_float
+from neurosql.data.tree import words_of
+from neurosql.errors import InputError
+
+MAX_VOLUME = 2**30
+HEADER = 540
+
+
+def depth(payload: bytes | str, axis: int) -> int:
+    """Slices along an axis of the volume in canonical orientation; `Bad` where the file can't be read."""
+    nibabel = need_nibabel()
+    try:
+        with _stream(payload) as stream:
+            head = stream.read(HEADER)
+        shape, _ = _shape(head)
+        kind = nibabel.Nifti2Header if head[:2] == b"\x1c\x02" else nibabel.Nifti1Header
+        affine = kind.from_fileobj(io.BytesIO(head)).get_best_affine()
+        # Which of the stored axes runs along the wanted one.
+        stored = nibabel.io_orientation(affine)[:, 0].tolist()
+        return shape[stored.index(axis)]
+    except Bad:
+        raise
+    except Exception as error:
+        raise Bad(f"can't be read as a NIfTI volume: {words_of(error)}") from None
+
+
+def _shape(head: bytes) -> tuple[tuple[int, ...], int]:
+    """The shape of a NIfTI volume and its bytes in all, from the first bytes of the (unpacked) file."""
+    nibabel = need_nibabel()
+    kind = nibabel.Nifti2Header if head[:4] in (b"\x1c\x02\0\0", b"\0\0\x02\x1c") else nibabel.Nifti1Header
+    header = kind.from_fileobj(io.BytesIO(head), check=True)
+    shape = tuple(int(side) for side in header.get_data_shape())
+    while len(shape) > 3 and shape[-1] == 1:
+        shape = shape[:-1]
+    if len(shape) != 3 or min(shape) < 1:
+        raise Bad(f"has shape {' x '.join(map(str, shape))}: volumes of three dimensions are read")
+    size = int(header.get_data_offset()) + int(np.prod(shape, dtype=object)) * header.get_data_dtype().itemsize
+    if size > MAX_VOLUME:
+        raise Bad(f"has shape {' x '.join(map(str, shape))}: volumes over {MAX_VOLUME >> 20} MiB are refused")
+    return shape, size
+
+
+@contextmanager
+def _stream(payload: bytes | str) -> Iterator[Any]:
+    """The unpacked content, to be read piece by piece."""
+    with io.BytesIO(payload) if isinstance(payload, bytes) else open(payload, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        yield gzip.GzipFile(fileobj=file) if packed else file
+
+
+@lru_cache(maxsize=1)
+def _volume(payload: bytes | str, window: tuple[float, float] | None) -> np.ndarray:
+    """A volume in the closest canonical orientation, float32 in [0, 1]."""
+    nibabel = need_nibabel()
+    with _stream(payload) as stream:
+        head = stream.read(HEADER)
+        _, size = _shape(head)
+        content = head + stream.read(max(0, size - len(head)))
+    kind = nibabel.Nifti2Image if head[:4] in (b"\x1c\x02\0\0", b"\0\0\x02\x1c") else nibabel.Nifti1Image
+    image = nibabel.as_closest_canonical(kind.from_bytes(content))
+    values = np.asarray(image.dataobj, dtype=np.float32)
+    values = values.reshape(values.shape[:3])
+    if not np.isfinite(values).all():
+        raise Bad("holds NaN or infinite intensities")
+    low, high = window if window is not None else np.percentile(values, [0.5, 99.5])
+    if high <= low:
+        low, high = float(values.min()), float(values.max())
+    return ((values - low) / max(high - low, 1e-12)).clip(0, 1).astype(np.float32)
+
+
+def _sample(payload: bytes | str, number: int | None, prep: Prep) -> Decoded:
+    """A volume (1, d, h, w), or one of its slices (1, h, w), float32 in [0, 1]."""
+    values = _volume(payload, prep.own.window)
+    found = " x ".join(map(str, values.shape))
+    if number is not None:
+        # Rows from the top: canonical axes point to the right, to the front and up.
+        plane = np.take(values, number, axis=prep.own.axis or 0).T[::-1]
+        if prep.size:
+            left, top, right, bottom = centre(plane.shape[1], plane.shape[0])
+            plane = resize_float(plane[top:bottom, left:right], prep.size, prep.size)
+        return Decoded(np.ascontiguousarray(plane[None], dtype=np.float32), found, "slice")
+    if prep.size:
+        side = prep.size
+        values = np.stack([resize_float(plane, side, side) for plane in values])
+        values = np.stack([resize_float(values[:, i], side, side) for i in range(side)], axis=1)
+    return Decoded(np.ascontiguousarray(values[None].clip(0, 1)), found, "volume")
+
+
+def need_nibabel() -> Any:
+    """The library, or a sentence that says how to get it."""
+    try:
+        import nibabel
+    except ImportError:
+        raise InputError("NIfTI volumes need nibabel: pip install 'neurosql-torch[medical]'") from None
+    return nibabel
+
+
+def _record(prep: Prep) -> dict[str, Any]:
+    return {"axis": prep.own.axis, "window": prep.own.window or "0.5 to 99.5 percent"}
+
+
+DECODER = Decoder("nifti", "a NIfTI volume", _sample, NiftiSettings, _record, max_bytes=MAX_VOLUME)
