@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TOOLS := $(VENV)/.installed-tools
 
 # Run with the compiled extension and without it.
 BOTH_PATHS := tests/assign/test_solve.py tests/test_cost.py tests/methods/test_neurosql.py
@@ -17,16 +18,16 @@ demo: $(STAMP)
 
 # Two processes of one thread each: on two cores that is faster than one process of two threads, and not
 # disturbed by whatever else runs on the machine.
-test: $(STAMP) lint
+test: $(TOOLS) lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 	NEUROSQL_NATIVE=0 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(BOTH_PATHS)
 
-lint: $(STAMP)
+lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(STAMP)
+format: $(TOOLS)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -35,13 +36,19 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard native/*)
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else 0'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt scikit-build-core nanobind cmake ninja
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[test]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e .
 	touch $(STAMP)
+
+# What only tests and lint need: the extra `test` of pyproject.toml, without building the package once more.
+$(TOOLS): $(STAMP)
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["test"], sep="\n")' > $(VENV)/tools.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -r $(VENV)/tools.txt
+	touch $(TOOLS)
 
 # The kernels' tests under the address and undefined-behaviour sanitizers (GCC on Linux). libstdc++ comes first in
 # line with the sanitizer, or it would miss how exceptions are thrown.
 SANITIZED := build/sanitized
-sanitize: $(STAMP)
+sanitize: $(TOOLS)
 	$(BIN)/cmake -S native -B $(SANITIZED) -G Ninja -DNEUROSQL_SANITIZE=ON \
 	    -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja
 	$(BIN)/cmake --build $(SANITIZED)

@@ -141,7 +141,7 @@ class RunFolder:
         return records
 
     def keep_history(self, epochs: int) -> None:
-        """Drop what was recorded after the first so many epochs: a resumed run writes it again."""
+        """Keep the records of the first `epochs` epochs; a resumed run writes the later ones again."""
         lines = [json.dumps(figures) + "\n" for figures in self.history()[:epochs]]
         self._replace(HISTORY, "".join(lines).encode())
 

@@ -127,7 +127,7 @@ class Encode:
     data: tyro.conf.Positional[str]
     """What `train` takes; it is brought to the shape of the training images by the same steps."""
     limit: int | None = None
-    """Read at most so many samples."""
+    """Read at most this many samples."""
     skip_bad: bool = False
     """Go on without files that can't be read."""
     part: Literal["train", "validation", "test"] = "train"
@@ -289,7 +289,7 @@ class ListBench:
 
 @dataclass(frozen=True)
 class RunBench:
-    """Run an experiment: a process a run. Stopped at any time, it goes on where it was."""
+    """Run an experiment, one process per run. You can stop it at any time; the same command continues."""
 
     names: tyro.conf.Positional[tuple[str, ...]]
     """Experiments, or `all`; `neurosql bench list` shows them."""

@@ -43,7 +43,7 @@ class Mixture:
 
     @classmethod
     def fit(cls, codes: Tensor, labels: Tensor | None, classes: int | None, components: int, seed: int) -> Mixture:
-        """Fit codes (n, d), class by class where there are labels (n,), with at most so many components each.
+        """Fit codes (n, d), class by class where there are labels (n,), with at most `components` components each.
 
         There are fewer where a component would have too few codes to give it a covariance.
         """

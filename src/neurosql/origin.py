@@ -57,7 +57,7 @@ class Origin:
 
     @classmethod
     def of(cls, images: ImageSet, trained: int, heldout: int) -> Origin:
-        """The record of a set of which so many samples are trained on and held out."""
+        """The record of a set, given how many of its samples are trained on and how many are held out."""
         read = images.reading or Reading("array")
         return cls(
             source=images.source,

@@ -256,7 +256,7 @@ def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = Non
         parts |= {"train": places[index].tolist()} | ({"validation": places[rest].tolist()} if len(rest) else {})
     conditional = settings.generator.conditional
     if conditional and images.labels is None:
-        raise InputError("conditional needs labels: a folder a class, 'labels' in the .npz, or y")
+        raise InputError("conditional needs labels: one folder per class, 'labels' in the .npz, or y")
     if conditional and heldout is not None and heldout.labels is not None and images.labels is not None:
         # A class without training images has no codes to validate on.
         heldout = heldout.take(np.flatnonzero(np.isin(heldout.labels, images.labels[index]))) or None

@@ -57,7 +57,7 @@ class Used:
 class Trainer:
     """Trains a method on images (n, ...) for a budget.
 
-    `save(trainer)` is called for each checkpoint and `record(figures)` once an epoch. `state` and `load_state` carry
+    `save(trainer)` is called for each checkpoint and `record(figures)` once per epoch. `state` and `load_state` carry
     everything that decides what comes next, so that a resumed run takes the same steps as one that was not stopped.
     """
 

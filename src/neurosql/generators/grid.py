@@ -25,7 +25,7 @@ def image_shape(name: str, shape: Sequence[int]) -> tuple[int, int, int]:
     c, h, w = sides
     if min(h, w) < SMALLEST or max(h, w) > LARGEST:
         raise InputError(
-            f"{name} makes images of {SMALLEST} to {LARGEST} pixels a side, got {h}x{w}: resize, or use mlp"
+            f"{name} makes images of {SMALLEST} to {LARGEST} pixels per side, got {h}x{w}: resize, or use mlp"
         )
     return c, h, w
 

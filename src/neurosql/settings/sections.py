@@ -69,7 +69,7 @@ class TrainingSettings:
     seconds: float | None = None
     """Most seconds of training, whatever `epochs` says; the schedule then follows the clock if that is ahead."""
     batch_size: int = 64
-    """Images a step."""
+    """Images per step."""
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
     """Optimiser."""
     learning_rate: float = 2e-3
