@@ -31,7 +31,7 @@ from neurosql.settings.backbones import ResNetSettings as R
 from neurosql.training import Stopped
 
 
-class NeuroSQL(TransformerMixin, BaseEstimator):
+class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A generative model by quantile assignment: one generator, no encoder, no discriminator.
 
     The codes of n images are a permutation of n fixed quantiles of the prior. `fit` alternates between fitting the

@@ -192,8 +192,13 @@ def _paired_with_gradients(
 
 def ssim(x: Tensor, y: Tensor) -> Tensor:
     """Structural similarity of the pairs (x_i, y_i): two (n, c, *spatial) tensors in, (n,) out. Differentiable once."""
+    return 1 - similarity_loss(x, y, 1.0, 0.0)
+
+
+def similarity_loss(x: Tensor, y: Tensor, a: float, b: float) -> Tensor:
+    """a (1 - SSIM(x_i, y_i)) + b mean|x_i - y_i| of pairs: two (n, c, *spatial) tensors in, (n,) out."""
     check_spatial(x)
-    return 1 - SimilarityLoss.apply(x, y, 1.0, 0.0)
+    return SimilarityLoss.apply(x, y, a, b)  # type: ignore[no-untyped-call]
 
 
 def check_spatial(x: Tensor) -> None:

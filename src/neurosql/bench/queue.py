@@ -17,7 +17,7 @@ from tqdm import tqdm
 from neurosql import children, files
 from neurosql.bench import rows, sources
 from neurosql.bench.declare import Experiment, Job
-from neurosql.bench.jobs import JOBS, LEFT, LOG
+from neurosql.bench.jobs import JOBS, LEFT, LOG, REASON, RESULT
 from neurosql.errors import InputError
 
 GIGABYTES_EACH = 1.5
@@ -102,7 +102,7 @@ def _forget_scores(plan: Plan, jobs: Iterable[Job]) -> None:
         folder = plan.folder(job)
         if job.samples and job.key in plan.results and work.is_trained(folder):
             del plan.results[job.key]
-            (folder / work.ROW).unlink(missing_ok=True)
+            (folder / RESULT).unlink(missing_ok=True)
 
 
 def at_once() -> int:
@@ -155,7 +155,7 @@ def _start(plan: Plan, job: Job) -> subprocess.Popen[bytes]:
     source = sources.path_of(job, plan.root)
     assert source is not None
     work.order(job, source, folder)
-    (folder / work.REASON).unlink(missing_ok=True)
+    (folder / REASON).unlink(missing_ok=True)
     environment = children.environment(**{} if job.alone else {"OMP_NUM_THREADS": "1"})
     with (folder / LOG).open("ab") as log:
         command = children.command("-m", "neurosql.bench.work", str(folder))
@@ -168,10 +168,10 @@ def _collect(plan: Plan, job: Job, status: int) -> rows.Row:
 
     folder = plan.folder(job)
     with suppress(OSError, ValueError):
-        return rows.from_record(json.loads((folder / work.ROW).read_text("utf-8")))
+        return rows.from_record(json.loads((folder / RESULT).read_text("utf-8")))
     reason = f"ended with status {status}"
     with suppress(OSError):
-        words = (folder / work.REASON).read_text("utf-8").strip()
+        words = (folder / REASON).read_text("utf-8").strip()
         reason = words.splitlines()[-1][:LAST_WORDS] if words else reason
     return rows.identity(job) | {"status": rows.FAILED, "reason": reason} | work.machine()
 

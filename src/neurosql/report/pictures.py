@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +10,8 @@ import numpy as np
 from PIL import Image
 
 from neurosql.metrics.memorisation import Memorisation
+from neurosql.report.canvas import Figure, colormaps, get_data_path
 from neurosql.run import Run
-
-
-@contextmanager
-def _errors_only(name: str) -> Iterator[None]:
-    """That logger says nothing below an error."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-# Without a home folder to write to, matplotlib keeps its cache in a temporary one, and would say so at length. Figures
-# are made without pyplot: they are drawn by Agg whatever backend the user has chosen, and leave that choice alone.
-with _errors_only("matplotlib"):
-    from matplotlib import colormaps, get_data_path
-    from matplotlib import ticker as ticker
-    from matplotlib.figure import Figure
 
 SHEET = 64
 MAP_SIDE = 20

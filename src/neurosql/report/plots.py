@@ -9,7 +9,8 @@ from typing import Any
 from neurosql.bench.compare import Estimate, Table
 from neurosql.metrics.column import Column
 from neurosql.report import tables
-from neurosql.report.pictures import INK, Figure, colormaps, ticker
+from neurosql.report.canvas import Figure, colormaps, ticker
+from neurosql.report.pictures import INK
 
 ACROSS, PANELS = 3, 6
 LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 8}

@@ -19,7 +19,8 @@ from neurosql.bench import rows
 from neurosql.bench.declare import Experiment
 from neurosql.bench.jobs import PICTURES, PLANE, SAMPLES
 from neurosql.bench.sources import SOURCES
-from neurosql.report.pictures import Figure, draw_plane, font_path, tiled
+from neurosql.report.canvas import Figure
+from neurosql.report.pictures import draw_plane, font_path, tiled
 
 ACROSS = 5
 ENLARGED = 2

@@ -1,0 +1,28 @@
+"""matplotlib, as every drawing here uses it: quiet, and without pyplot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["Figure", "colormaps", "get_data_path", "ticker"]
+
+
+@contextmanager
+def _errors_only(name: str) -> Iterator[None]:
+    """That logger says nothing below an error."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+# Without a home folder to write to, matplotlib keeps its cache in a temporary one, and would say so at length. Figures
+# are made without pyplot: they are drawn by Agg whatever backend the user has chosen, and leave that choice alone.
+with _errors_only("matplotlib"):
+    from matplotlib import colormaps, get_data_path, ticker
+    from matplotlib.figure import Figure
