@@ -68,6 +68,7 @@ class RunFolder:
         return folder
 
     def config(self) -> dict[str, Any]:
+        """What `config.json` holds."""
         try:
             config = json.loads((self.path / CONFIG).read_text("utf-8"))
         except (OSError, ValueError) as error:
@@ -77,15 +78,19 @@ class RunFolder:
         return config
 
     def write_config(self, config: dict[str, Any]) -> None:
+        """Write `config.json`, with the format of the folder."""
         self._replace(CONFIG, json.dumps({"format": FORMAT} | config, indent=2).encode() + b"\n")
 
     def write_json(self, name: str, value: Any) -> None:
+        """Write plain values as JSON."""
         self._replace(name, json.dumps(value, indent=2 if name != SPLIT else None).encode() + b"\n")
 
     def read_json(self, name: str) -> Any:
+        """The plain values of a JSON file."""
         return json.loads((self.path / name).read_text("utf-8"))
 
     def has(self, name: str) -> bool:
+        """Whether the folder has a file of that name."""
         return (self.path / name).is_file()
 
     def write_tensors(self, name: str, tensors: dict[str, Tensor], plain: dict[str, Any] | None = None) -> None:
@@ -95,6 +100,7 @@ class RunFolder:
         self._replace(name, safetensors.torch.save(stored, metadata))
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The tensors by name, and the plain values beside them."""
         path = self.path / name
         if not path.is_file():
             raise InputError(f"{self.path} has no {name}: the run was stopped before its first checkpoint")

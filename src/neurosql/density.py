@@ -67,6 +67,7 @@ class Mixture:
 
     @property
     def dim(self) -> int:
+        """d, the length of a code."""
         return self.means.shape[-1]
 
     @property
@@ -107,6 +108,7 @@ class Mixture:
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> Mixture:
+        """The density that `tensors` gave."""
         return cls(*(tensors[f"density.{name}"].cpu() for name in NAMES))
 
 

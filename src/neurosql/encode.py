@@ -25,9 +25,11 @@ class Law(Protocol):
     has_mode: bool
 
     @property
-    def scale(self) -> float: ...
+    def scale(self) -> float:
+        """The length of a fair step."""
 
-    def log_prob(self, z: Tensor) -> Tensor: ...
+    def log_prob(self, z: Tensor) -> Tensor:
+        """log p(z): (n, d) -> (n,)."""
 
 
 @torch.no_grad()

@@ -202,6 +202,7 @@ def similarity_loss(x: Tensor, y: Tensor, a: float, b: float) -> Tensor:
 
 
 def check_spatial(x: Tensor) -> None:
+    """Refuse vectors: SSIM needs a spatial axis."""
     if x.ndim < 3:
         raise InputError(f"SSIM needs a spatial axis, got vectors of shape {tuple(x.shape[1:])}: use l1 or l2")
 

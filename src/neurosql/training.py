@@ -352,6 +352,7 @@ class Average:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
+        """With the averaged weights in the networks, for a while."""
         current = {k: v.detach().clone() for k, v in self.networks.state_dict().items()}
         self.install()
         try:

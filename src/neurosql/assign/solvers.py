@@ -77,10 +77,12 @@ class Start(Protocol):
     """Where a solve may begin: an earlier `Assignment`, or anything with these two. Neither need be right."""
 
     @property
-    def column_duals(self) -> torch.Tensor | None: ...
+    def column_duals(self) -> torch.Tensor | None:
+        """Column duals (m,), or None."""
 
     @property
-    def permutation(self) -> torch.Tensor | None: ...
+    def permutation(self) -> torch.Tensor | None:
+        """Columns (n,) of the rows, or None."""
 
 
 class Warm(NamedTuple):

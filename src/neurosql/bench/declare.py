@@ -191,10 +191,12 @@ class Job:
 
     @property
     def seed(self) -> int:
+        """The seed of the run."""
         return self.settings.training.seed
 
     @property
     def batch(self) -> int:
+        """Images per step."""
         return self.settings.training.batch_size
 
     @property
@@ -212,6 +214,7 @@ class Job:
 
     @property
     def key(self) -> tuple[str, int]:
+        """What tells two runs apart: their config and their seed."""
         return self.config, self.seed
 
     @property
@@ -238,6 +241,7 @@ class Job:
 
 
 def scale_of(budget: str) -> Scale:
+    """How much of everything a budget allows."""
     if budget not in SCALES:
         raise InputError(f"budget must be one of {', '.join(SCALES)}, got {budget!r}")
     return SCALES[budget]

@@ -40,9 +40,11 @@ class Plan:
     results: dict[rows.Key, rows.Row] = field(default_factory=dict)
 
     def folder(self, job: Job) -> Path:
+        """The folder that a job works in."""
         return self.out / JOBS / job.folder
 
     def table(self, experiment: str) -> Path:
+        """The table of an experiment's runs."""
         return self.out / f"{experiment}.csv"
 
     def save(self) -> None:

@@ -54,6 +54,7 @@ def identity(job: Job) -> Row:
 
 
 def key_of(row: Row) -> Key:
+    """What tells the run of a row apart: its config and its seed."""
     return row["config"], int(row["seed"])
 
 

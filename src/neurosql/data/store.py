@@ -84,6 +84,7 @@ class Place:
             self.drop()
 
     def drop(self) -> None:
+        """Remove what lies there."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 

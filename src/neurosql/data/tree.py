@@ -32,6 +32,7 @@ class Entry:
 
     @property
     def parts(self) -> tuple[str, ...]:
+        """The folders of the name, and the file's own."""
         return tuple(self.name.split("/"))
 
     @property
@@ -45,6 +46,7 @@ class Entry:
         return self.base.rpartition(".")[0] or self.base
 
     def has_suffix(self, *suffixes: str) -> bool:
+        """Whether the name ends in one of these, in any case."""
         return self.name.lower().endswith(suffixes)
 
 

@@ -47,6 +47,7 @@ class Worker:
             _widen(pipe)
 
     def ask(self, request: Request) -> Answer:
+        """Have the files of a request decoded."""
         try:
             assert self.process.stdin is not None and self.process.stdout is not None
             _send(self.process.stdin, request)
@@ -57,6 +58,7 @@ class Worker:
             raise InputError(f"a decoding process died{where}: is there enough memory?") from None
 
     def close(self) -> None:
+        """End the process."""
         self.process.kill()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:

@@ -63,10 +63,12 @@ class Task:
 
     @property
     def seed(self) -> int:
+        """The seed of the run."""
         return self.settings.training.seed
 
     @property
     def latent_dim(self) -> int:
+        """d, the length of a code."""
         return self.settings.generator.latent_dim
 
     def generator(self) -> Generator:
@@ -160,9 +162,11 @@ class Method(ABC):
 
     @property
     def device(self) -> torch.device:
+        """The device of the networks."""
         return next(self.networks[self.sampling[0]].parameters()).device
 
     def to(self, device: torch.device) -> Method:
+        """Move the networks to a device."""
         for network in self.networks.values():
             network.to(device)
         return self

@@ -103,6 +103,7 @@ class DDPM(FromNoise):
 
     @cached_property
     def schedule(self) -> Schedule:
+        """The noise of all steps."""
         return Schedule(self.settings.noise_steps, self.settings.noise_schedule)
 
     def losses(self, x: Tensor, label: Tensor | None, random: torch.Generator) -> Tensor:

@@ -54,6 +54,7 @@ class Encoder(nn.Module):
         return self.read(x, self.embedding(label))
 
     def read(self, x: Tensor, seen: Tensor | None) -> Tensor:
+        """The outputs (n, outputs) of images (n, ...) and their labels' embeddings (n, label_dim)."""
         raise NotImplementedError
 
 

@@ -84,9 +84,11 @@ class FromNoise(Method):
         return torch.randn(shape, generator=random).to(self.device)
 
     def to_range(self, x: Tensor) -> Tensor:
+        """Samples in the network's range."""
         return 2 * x - 1 if self.bounded else x
 
     def from_range(self, x: Tensor) -> Tensor:
+        """Samples of the network in their own range."""
         return (x / 2 + 0.5).clamp(0, 1) if self.bounded else x
 
     def facts(self) -> dict[str, str]:

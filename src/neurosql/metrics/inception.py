@@ -94,14 +94,17 @@ class Inception:
         return x.mean((2, 3))
 
     def first_kind(self, x: Tensor, name: str) -> Tensor:
+        """A block of the first kind, at 35 x 35 places."""
         five, three = (self.chain(x, f"{name}.branch{kind}", tail) for kind, tail in (("5x5", "12"), ("3x3dbl", "123")))
         return torch.cat([self.conv(x, f"{name}.branch1x1"), five, three, self.pooled(x, name)], 1)
 
     def second_kind(self, x: Tensor, name: str) -> Tensor:
+        """A block of the second kind, at 17 x 17 places."""
         once, twice = (self.chain(x, f"{name}.branch7x7{kind}", tail) for kind, tail in (("", "123"), ("dbl", "12345")))
         return torch.cat([self.conv(x, f"{name}.branch1x1"), once, twice, self.pooled(x, name)], 1)
 
     def third_kind(self, x: Tensor, name: str, pooled: Tensor) -> Tensor:
+        """A block of the third kind, at 8 x 8 places."""
         once = self.conv(x, f"{name}.branch3x3_1")
         twice = self.chain(x, f"{name}.branch3x3dbl", "12")
         parts = [self.conv(x, f"{name}.branch1x1")]
@@ -110,6 +113,7 @@ class Inception:
         return torch.cat([*parts, self.conv(pooled, f"{name}.branch_pool")], 1)
 
     def pooled(self, x: Tensor, name: str) -> Tensor:
+        """The branch of a block that averages its neighbourhood first."""
         return self.conv(_mean(x), f"{name}.branch_pool")
 
     def chain(self, x: Tensor, name: str, numbers: str, stride: int = 1) -> Tensor:

@@ -85,6 +85,7 @@ class Cell:
     """Whether it stays in sight when the table is scrolled sideways."""
 
     def html(self, tag: str = "td") -> str:
+        """The cell as an element of a table."""
         text = escape(self.text)
         content = (f"<b>{text}</b>" if self.bold else text) + (
             f"<small>{escape(self.below)}</small>" * bool(self.below)

@@ -201,6 +201,7 @@ def latent_map(run: Run) -> np.ndarray:
 
 
 def map_caption(run: Run) -> str:
+    """What the map of a run shows."""
     if run.method.classes:
         return "decoded images, one row per class, along the first latent dimension"
     rest = "" if run.settings.generator.latent_dim <= 2 else ", the other dimensions at their median"

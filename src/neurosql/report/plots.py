@@ -28,6 +28,7 @@ class Panel:
 
 
 def caption(table: Table) -> str:
+    """What the plot of a table shows."""
     if "lines" in table.experiment.figures:
         return "mean seconds of an epoch and peak memory against the number of images, and their ratios"
     floors = tables.floors_of(table)

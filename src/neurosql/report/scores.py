@@ -19,6 +19,7 @@ FIELDS = ("score", "features", "mode", "value", "low", "high", "spread", "floor"
 
 
 def by_mode(scores: Iterable[Score]) -> list[Score]:
+    """The scores in the order of their modes."""
     scores = list(scores)
     return [score for mode in MODES for score in scores if score.mode == mode]
 
