@@ -11,6 +11,7 @@ from neurosql.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+READ = [*PAGES, ROOT / "CONTRIBUTING.md"]
 
 
 def blocks(page, language):
@@ -40,13 +41,13 @@ def test_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "runs" / "first" / "report.html").exists()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", READ, ids=lambda p: p.name)
 def test_links_and_pictures_of_the_pages_exist(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
         assert target.startswith("http") or (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", READ, ids=lambda p: p.name)
 def test_nobody_is_told_to_install_somebody_elses_package(page):
     assert not re.search(r"pip3? install [^\n`]*\bneurosql\b(?!-torch)", page.read_text("utf-8"))
 

@@ -48,9 +48,17 @@ RESNET = BackboneRecord("resnet", "neurosql.generators.resnet:ResNet", settings=
 UNET = BackboneRecord("unet", "neurosql.generators.unet:UNet")
 TRANSFORMER = BackboneRecord("transformer", "neurosql.generators.transformer:Transformer")
 
+BUILT_IN = {
+    "mlp": "MLP",
+    "convnet": "CONVNET",
+    "resnet": "RESNET",
+    "unet": "UNET",
+    "transformer": "TRANSFORMER",
+}
 BACKBONES: Registry[BackboneRecord] = Registry(
     "generator",
     BackboneRecord,
     "neurosql.backbones",
-    {record.name: f"{__name__}:{record.name.upper()}" for record in (MLP, CONVNET, RESNET, UNET, TRANSFORMER)},
+    {name: place if ":" in place else f"{__name__}:{place}" for name, place in BUILT_IN.items()},
 )
+"""Every backbone by name. A record in a file of its own stands in `BUILT_IN` as `module:RECORD`."""

@@ -338,12 +338,21 @@ OT_CFM = MethodRecord(
     samplers=(samplers.MIDPOINT, samplers.HEUN, samplers.EULER),
 )
 
+BUILT_IN = {
+    "neurosql": "NEUROSQL",
+    "vae": "VAE",
+    "gan": "GAN",
+    "ddpm": "DDPM",
+    "imle": "IMLE",
+    "rs-imle": "RS_IMLE",
+    "glo": "GLO",
+    "rae": "RAE",
+    "ot-cfm": "OT_CFM",
+}
 METHODS: Registry[MethodRecord] = Registry(
     "method",
     MethodRecord,
     "neurosql.methods",
-    {
-        record.name: f"{__name__}:{record.name.upper().replace('-', '_')}"
-        for record in (NEUROSQL, VAE, GAN, DDPM, IMLE, RS_IMLE, GLO, RAE, OT_CFM)
-    },
+    {name: place if ":" in place else f"{__name__}:{place}" for name, place in BUILT_IN.items()},
 )
+"""Every method by name. A record in a file of its own stands in `BUILT_IN` as `module:RECORD`."""
