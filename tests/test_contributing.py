@@ -101,6 +101,17 @@ def test_a_backbone_trains_with_its_options_and_a_score_is_in_the_evaluation(lab
     assert all(math.isfinite(score["value"]) and score["value"] > score["floor"] > 0 for score in found)
 
 
+def test_a_reader_reads_with_its_setting(lab):
+    (lab / "grids").mkdir()
+    for i in range(60):
+        rows = [" ".join(str((i * row * column) % 5) for column in range(8)) for row in range(8)]
+        (lab / "grids" / f"{'ab'[i % 2]}{i}.grid").write_text("\n".join(rows))
+    told = ran(lab, "-c", RUN, *commands("Add a reader"))
+    assert "60 grey images of 8 x 8" in told and "2 classes" in told
+    config = json.loads((lab / "runs/grids/config.json").read_text())
+    assert config["data"]["reader"] == "grid" and config["data"]["preparation"]["largest"] == 4.0
+
+
 def test_a_table_is_listed_run_and_has_its_page(lab):
     told = ran(lab, "-c", RUN, *commands("Add a table"))
     assert re.search(r"^priors\b", told, re.MULTILINE)
@@ -117,7 +128,7 @@ def test_a_table_is_listed_run_and_has_its_page(lab):
 def test_the_tests_of_the_page_pass(lab):
     count = sum(text.count("\ndef test_") for name, text in FILES.items() if name.startswith("tests/"))
     told = ran(lab, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(lab), "tests")
-    assert count >= 6 and f"{count} passed" in told
+    assert count >= 7 and f"{count} passed" in told
 
 
 def test_each_moves_into_this_package_by_its_files_and_one_line(tmp_path):
@@ -129,7 +140,7 @@ def test_each_moves_into_this_package_by_its_files_and_one_line(tmp_path):
         assert not target.exists()
         target.write_text(re.sub(r"\blab\.", "neurosql.", FILES[name]), "utf-8")
     lines = re.findall(r"^\| \w+ \| `([\w./]+)` \| `(.+)` \|$", section("Move it into neurosql"), re.MULTILINE)
-    assert len(lines) == 4
+    assert len(lines) == 5
     for name, line in lines:
         text = (package / name).read_text("utf-8")
         assert text.count("\nBUILT_IN = {\n") == 1
@@ -141,6 +152,8 @@ from neurosql.bench.experiments import find
 from neurosql.metrics.records import record_of
 from neurosql.settings import BACKBONES, METHODS
 METHODS["jittered"], BACKBONES["fourier"], list(find("priors").jobs("laptop"))
+from neurosql.data import readers
+assert readers.named("grid").own.__module__ == "neurosql.data.grids"
 score = record_of("energy distance")
 assert "torch" not in sys.modules and "scipy" not in sys.modules
 import numpy

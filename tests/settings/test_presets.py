@@ -82,8 +82,8 @@ def test_settings_of_version_0_1_0_have_the_backbones_in_the_section_of_the_gene
 
 
 def test_names_of_version_0_1_0_work_with_a_notice():
-    with pytest.warns(FutureWarning, match="validation_share is called validation_share"):
-        settings = presets.settings("neurosql", validation_share=0.3)
+    with pytest.warns(FutureWarning, match="holdout is called validation_share"):
+        settings = presets.settings("neurosql", holdout=0.3)
     assert settings.training.validation_share == 0.3
     for old, value, new in (
         ("pairs", "all", "dense"),
@@ -92,8 +92,8 @@ def test_names_of_version_0_1_0_work_with_a_notice():
     ):
         with pytest.warns(FutureWarning, match=f"{old} is called strategy"):
             assert presets.settings("neurosql", **{old: value}).quantile.strategy == new
-    with pytest.warns(FutureWarning, match="validation_share"):
-        assert NeuroSQL(validation_share=0.4).get_params()["validation_share"] == 0.4
+    with pytest.warns(FutureWarning, match="holdout"):
+        assert NeuroSQL(holdout=0.4).get_params()["validation_share"] == 0.4
     with pytest.raises(TypeError, match="no setting 'nonsense'"):
         NeuroSQL(nonsense=1)
 
@@ -111,7 +111,7 @@ def test_flags_of_version_0_1_0_work_with_a_notice(tmp_path, capsys):
         "--out",
         str(tmp_path / "run"),
     ]
-    assert main(["train", "mnist-sample", *options, "--validation-share", "0.2", "--pairs=candidates"]) == 0
+    assert main(["train", "mnist-sample", *options, "--holdout", "0.2", "--pairs=candidates"]) == 0
     notices = capsys.readouterr().err
-    assert "--validation-share is called --validation-share" in notices and "--pairs is called --strategy" in notices
+    assert "--holdout is called --validation-share" in notices and "--pairs is called --strategy" in notices
     assert open_run(tmp_path / "run").settings.quantile.strategy == "candidates"

@@ -88,9 +88,23 @@ ARRAY = ReaderRecord("array", "neurosql.data.arrays", ("npz", "npy"))
 FOLDER = ReaderRecord("folder", "neurosql.data.folder", decoder=IMAGES)
 
 # Where no reader is named, the first of these that recognises a path reads it.
-_ORDER = (MNIST, MEDMNIST, CELEBA, AFHQ, OASIS, NIFTI, AUDIO, TABLE, ARRAY, FOLDER)
+BUILT_IN = {
+    "mnist": "MNIST",
+    "medmnist": "MEDMNIST",
+    "celeba": "CELEBA",
+    "afhq": "AFHQ",
+    "oasis": "OASIS",
+    "nifti": "NIFTI",
+    "audio": "AUDIO",
+    "table": "TABLE",
+    "array": "ARRAY",
+    "folder": "FOLDER",
+}
 READERS: Registry[ReaderRecord] = Registry(
-    "reader", ReaderRecord, "neurosql.readers", {record.name: f"{__name__}:{record.name.upper()}" for record in _ORDER}
+    "reader",
+    ReaderRecord,
+    "neurosql.readers",
+    {name: place if ":" in place else f"{__name__}:{place}" for name, place in BUILT_IN.items()},
 )
 
 
