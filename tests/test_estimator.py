@@ -29,7 +29,7 @@ def test_constructor_has_every_setting_with_its_default():
     sections = [*section_classes("neurosql").values(), *(BACKBONES[name].settings for name in BACKBONES)]
     defaults = {f.name: f.default for section in sections for f in dataclasses.fields(section)}
     parameters = NeuroSQL().get_params()
-    assert parameters.pop("verbose") == 0
+    assert parameters.pop("verbose") == 0 and parameters.pop("holdout") is None
     assert parameters.pop("random_state") == defaults.pop("seed")
     assert parameters == defaults
 

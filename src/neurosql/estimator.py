@@ -110,7 +110,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         device: str = T.device,
         random_state: Any = T.seed,
         verbose: int = 0,
-        **old: Any,
+        holdout: float | None = None,
     ) -> None:
         self.latent_dim = latent_dim
         self.generator = generator
@@ -156,16 +156,16 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
-        for name, value in old.items():
-            if name not in former.RENAMED:
-                raise TypeError(f"{type(self).__name__} has no setting {name!r}")
-            warnings.warn(former.notice(name, value), FutureWarning, stacklevel=2)
-            setattr(self, *former.renamed(name, value))
+        # The old name of validation_share.
+        self.holdout = holdout
 
     def settings(self) -> Settings:
         """The constructor's arguments as checked settings."""
         values = self.get_params(deep=False)
         values.pop("verbose")
+        if (old := values.pop("holdout")) is not None:
+            warnings.warn(former.notice("holdout", old), FutureWarning, stacklevel=3)
+            values["validation_share"] = old
         if isinstance(values["prior"], Prior):
             values["prior"] = "custom"
         if values["generator"] != RESNET.name:

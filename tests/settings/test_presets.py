@@ -93,9 +93,7 @@ def test_names_of_version_0_1_0_work_with_a_notice():
         with pytest.warns(FutureWarning, match=f"{old} is called strategy"):
             assert presets.settings("neurosql", **{old: value}).quantile.strategy == new
     with pytest.warns(FutureWarning, match="holdout"):
-        assert NeuroSQL(holdout=0.4).get_params()["validation_share"] == 0.4
-    with pytest.raises(TypeError, match="no setting 'nonsense'"):
-        NeuroSQL(nonsense=1)
+        assert NeuroSQL(holdout=0.4).settings().training.validation_share == 0.4
 
 
 def test_flags_of_version_0_1_0_work_with_a_notice(tmp_path, capsys):
