@@ -26,12 +26,13 @@ def imported(path: str) -> Any:
 class Registry(Generic[T]):
     """Records of one kind.
 
-    `built_in` gives each name its record as `module:name`. Entry points of `group` add to them; a name that is built in
-    can't be taken.
+    `built_in` gives each name its record as `module:name`, or as a name alone where the module is `home`. Entry points of
+    `group` add to them; a name that is built in can't be taken.
     """
 
-    def __init__(self, what: str, kind: type[T], group: str, built_in: Mapping[str, str]) -> None:
-        self.what, self.kind, self.group, self.built_in = what, kind, group, built_in
+    def __init__(self, what: str, kind: type[T], group: str, built_in: Mapping[str, str], home: str = "") -> None:
+        self.what, self.kind, self.group = what, kind, group
+        self.built_in = {name: place if ":" in place else f"{home}:{place}" for name, place in built_in.items()}
         self._found: dict[str, T] = {}
 
     @cached_property

@@ -100,12 +100,7 @@ BUILT_IN = {
     "array": "ARRAY",
     "folder": "FOLDER",
 }
-READERS: Registry[ReaderRecord] = Registry(
-    "reader",
-    ReaderRecord,
-    "neurosql.readers",
-    {name: place if ":" in place else f"{__name__}:{place}" for name, place in BUILT_IN.items()},
-)
+READERS: Registry[ReaderRecord] = Registry("reader", ReaderRecord, "neurosql.readers", BUILT_IN, home=__name__)
 
 
 def built_in() -> list[ReaderRecord]:

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy, max_pool2d, relu
 from tqdm import tqdm
 
 from neurosql.metrics.features import Features, chunked
+from neurosql.modality import of_shape
 
 EPOCHS = 12
 BATCH = 128
@@ -25,7 +26,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.convolutions = nn.ModuleList()
         values = int(np.prod(shape))
-        if len(shape) == 3:
+        if of_shape(shape).features == "conv":
             channels, height, width = shape
             for out in (32, 64, 64):
                 if min(height, width) < 4:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from neurosql.errors import InputError
+from neurosql.modality import of_shape
 
 CHUNK = 256
 RANDOM_FEATURES = 128
@@ -37,7 +38,7 @@ def random_net(shape: Sequence[int], seed: int = 0) -> Features:
     repeated to three channels, so that one net serves all. Vectors, signals and volumes get two random layers.
     """
     random = torch.Generator().manual_seed(seed)
-    if len(shape) == 3:
+    if of_shape(shape).features == "conv":
         widths = (3, 32, 64, 128, RANDOM_FEATURES)
         convolutions = [_convolution(a, b, random) for a, b in zip(widths, widths[1:])]
 

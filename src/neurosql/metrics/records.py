@@ -225,12 +225,7 @@ BUILT_IN = {
     "parameters trained": "TRAINED_PARAMETERS",
     "parameters sampling": "SAMPLING_PARAMETERS",
 }
-SCORES: Registry[ScoreRecord] = Registry(
-    "score",
-    ScoreRecord,
-    "neurosql.scores",
-    {name: place if ":" in place else f"{__name__}:{place}" for name, place in BUILT_IN.items()},
-)
+SCORES: Registry[ScoreRecord] = Registry("score", ScoreRecord, "neurosql.scores", BUILT_IN, home=__name__)
 """Every score by name. A record in a file of its own stands in `BUILT_IN` as `module:RECORD`."""
 
 

@@ -56,9 +56,6 @@ BUILT_IN = {
     "transformer": "TRANSFORMER",
 }
 BACKBONES: Registry[BackboneRecord] = Registry(
-    "generator",
-    BackboneRecord,
-    "neurosql.backbones",
-    {name: place if ":" in place else f"{__name__}:{place}" for name, place in BUILT_IN.items()},
+    "generator", BackboneRecord, "neurosql.backbones", BUILT_IN, home=__name__
 )
 """Every backbone by name. A record in a file of its own stands in `BUILT_IN` as `module:RECORD`."""

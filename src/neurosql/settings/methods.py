@@ -349,10 +349,5 @@ BUILT_IN = {
     "rae": "RAE",
     "ot-cfm": "OT_CFM",
 }
-METHODS: Registry[MethodRecord] = Registry(
-    "method",
-    MethodRecord,
-    "neurosql.methods",
-    {name: place if ":" in place else f"{__name__}:{place}" for name, place in BUILT_IN.items()},
-)
+METHODS: Registry[MethodRecord] = Registry("method", MethodRecord, "neurosql.methods", BUILT_IN, home=__name__)
 """Every method by name. A record in a file of its own stands in `BUILT_IN` as `module:RECORD`."""
