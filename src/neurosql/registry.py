@@ -26,8 +26,8 @@ def imported(path: str) -> Any:
 class Registry(Generic[T]):
     """Records of one kind.
 
-    `built_in` gives each name its record as `module:name`, or as a name alone where the module is `home`. Entry points of
-    `group` add to them; a name that is built in can't be taken.
+    `built_in` gives each name its record as `module:name`, or as a name alone where the module is `home`. Entry points
+    of `group` add to them; a name that is built in can't be taken.
     """
 
     def __init__(self, what: str, kind: type[T], group: str, built_in: Mapping[str, str], home: str = "") -> None:
