@@ -16,6 +16,8 @@ from neurosql.settings import METHODS, Sampling, Settings
 SMOKE, LAPTOP, PAPER = "smoke", "laptop", "paper"
 OF_DIGITS = 28
 """Pixels on each side of a digit of MNIST."""
+LATER = {"mapping": 0, "mapping_width": 128}
+"""Settings that came after the first results, with their defaults: runs that leave them so keep their hash."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,7 @@ class Job:
     def config(self) -> str:
         """A hash of everything that decides the result but the seed: what two experiments share is run once."""
         settings = self.settings.flat()
-        for name in ("seed", "device"):
+        for name in ("seed", "device", *(name for name, usual in LATER.items() if settings.get(name) == usual)):
             settings.pop(name)
         content = {"data": self.data, "images": self.images, "pixels": self.pixels, "settings": settings}
         content |= {"samples": self.samples, "synthetic": self.synthetic, "alone": self.alone}

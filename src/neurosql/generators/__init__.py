@@ -13,6 +13,7 @@ from neurosql import networks
 from neurosql.errors import InputError, whole
 from neurosql.generators import initial
 from neurosql.generators.base import Generator
+from neurosql.generators.mapping import Mapped, values_of
 from neurosql.registry import imported
 from neurosql.settings import BACKBONES
 
@@ -31,6 +32,8 @@ def make(
     classes: int | None = None,
     seed: int = 0,
     bounded: bool = True,
+    mapping: int = 0,
+    mapping_width: int = 128,
     **options: Any,
 ) -> Generator:
     """Build the generator ``name`` for samples of ``shape``, on the CPU, with weights drawn from ``seed``.
@@ -44,6 +47,8 @@ def make(
         classes: number of labels of a conditional generator; None for an unconditional one.
         seed: seed of the initial weights; torch's global random state is neither read nor changed.
         bounded: True ends in a sigmoid, so x lies in [0, 1]; False leaves the output linear.
+        mapping: hidden layers of the mapping network in front of the net; 0 for none.
+        mapping_width: units in each of them; the net then reads a quarter as many values in place of the code.
         options: the net's own settings in place of the preset's, e.g. ``taper`` of ``resnet``.
     """
     kind: type[Generator] = imported(BACKBONES[name].implementation)
@@ -57,6 +62,12 @@ def make(
     if width is not None:
         settings["width"] = width
     seed = whole("seed", seed, least=0)
-    return networks.made(
-        lambda: kind(shape, latent_dim, classes=classes, bounded=bounded, **settings), initial.fill, seed
-    )
+
+    def build() -> Generator:
+        if not mapping:
+            return kind(shape, latent_dim, classes=classes, bounded=bounded, **settings)
+        dim = whole("latent_dim", latent_dim)
+        backbone = kind(shape, values_of(dim, mapping_width), classes=None, bounded=bounded, **settings)
+        return Mapped(backbone, dim, classes=classes, hidden=mapping, width=mapping_width)
+
+    return networks.made(build, initial.fill, seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -37,7 +37,7 @@ class Generator(nn.Module):
     before the sigmoid in ``decode``.
     """
 
-    name: ClassVar[str]
+    name: str
     presets: ClassVar[dict[str, dict[str, Any]]]
     entry: nn.Linear
     head: nn.Linear | nn.Conv2d
@@ -64,6 +64,15 @@ class Generator(nn.Module):
     def decode(self, code: Tensor) -> Tensor:
         """x before the sigmoid, (n, *shape) or any reshape of it, from code (n, code_dim)."""
         raise NotImplementedError
+
+    def entries(self) -> Iterator[nn.Linear]:
+        """Every linear layer that reads codes, before and after a mapping network."""
+        yield self.entry
+
+    @property
+    def final(self) -> nn.Linear | nn.Conv2d:
+        """The last layer."""
+        return self.head
 
     def adjust_initial(self) -> None:
         """Rescale what the common rule does not fit; called once, when the weights have been drawn."""

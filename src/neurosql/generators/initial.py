@@ -19,8 +19,8 @@ def fill(generator: Generator, random: torch.Generator) -> None:
     networks.fill(generator, random)
     # With zero bias the kinks of all units would pass through z = 0, and in one to three dimensions little
     # else tells the units apart: the first layer's biases are as spread as its products with a code.
-    entry = generator.entry
-    nn.init.normal_(entry.weight, std=math.sqrt(2 / generator.code_dim), generator=random)
-    nn.init.normal_(entry.bias, generator=random)
-    generator.head.weight.mul_(HEAD_GAIN)
+    for entry in generator.entries():
+        nn.init.normal_(entry.weight, std=math.sqrt(2 / entry.in_features), generator=random)
+        nn.init.normal_(entry.bias, generator=random)
+    generator.final.weight.mul_(HEAD_GAIN)
     generator.adjust_initial()

@@ -84,6 +84,8 @@ class Task:
             classes=self.classes,
             seed=self.seed,
             bounded=self.modality.bounded,
+            mapping=chosen.mapping,
+            mapping_width=chosen.mapping_width,
             **kind.own_options(self.settings.backbone),
         )
         if not self.trained:

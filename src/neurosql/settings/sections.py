@@ -24,6 +24,11 @@ class GeneratorSettings:
     """Widths of all layers together: laptop (ConvNet about 0.2M parameters at 28 x 28) or paper (2.8M)."""
     width: int | None = None
     """First (widest) layer width, in place of the one that `size` sets."""
+    mapping: int = 0
+    """Hidden layers of a mapping network between the code and the generator; 0 is none. It lets the generator follow
+    codes that do not lie as the images do."""
+    mapping_width: int = 128
+    """Units of each of these layers."""
     latent_dim: int = 2
     """Dimension d of the latent space."""
     conditional: bool = False
@@ -32,7 +37,8 @@ class GeneratorSettings:
     def check(self) -> None:
         """Refuse what can't be used."""
         check_choices(self)
-        at_least(self, 1, "latent_dim", "width")
+        at_least(self, 1, "latent_dim", "width", "mapping_width")
+        at_least(self, 0, "mapping")
         if self.generator != AUTO and self.generator not in BACKBONES:
             raise InputError(f"generator must be one of {', '.join((AUTO, *BACKBONES))}, got {self.generator!r}")
 
