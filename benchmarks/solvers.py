@@ -80,7 +80,7 @@ def _ortools() -> dict[str, Solve]:
 
 
 def rivals(show: Callable[[str], None] = lambda line: None) -> dict[str, Solve]:
-    """Other solvers, if installed and able to solve a problem of eight rows; `show` is told why one is left out."""
+    """Other solvers that are installed and solve a problem of eight rows; `show` gets why one is left out."""
     small = np.random.default_rng(0).random((8, 8)).astype(np.float32)
     found: dict[str, Solve] = {}
     for load in (_lapx, _lapjv, _fastlap, _pot, _ortools):

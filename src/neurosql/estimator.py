@@ -169,7 +169,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(values["prior"], Prior):
             values["prior"] = "custom"
         if values["generator"] != RESNET.name:
-            # The constructor has the settings of all backbones: those of other backbones are left out.
+            # The constructor has the settings of all backbones: leave out unchanged ones of another backbone.
             own = {field.name: field.default for field in dataclasses.fields(R)}
             values = {k: v for k, v in values.items() if k not in own or v != own[k]}
         return Settings.from_flat(values | {"seed": _seed(values.pop("random_state"))})

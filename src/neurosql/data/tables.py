@@ -24,7 +24,7 @@ def recognises(tree: Tree) -> bool:
 
 
 def scan(tree: Tree, settings: DataSettings) -> Arrays:
-    """The numeric columns. A column called label (class, target, y) has the classes, subject the subjects."""
+    """The numeric columns. Column label (or class, target, y) holds the classes, and column subject the subjects."""
     path = tree.path
     if tree.kind != "file":
         raise InputError(f"{path} is not a table: give the path of a .csv, .tsv or .parquet file")
