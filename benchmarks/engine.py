@@ -1,11 +1,11 @@
-"""Race the engine against what others offer, on cost matrices of a real training run.
+"""Race the engine against other libraries, on cost matrices of a real training run.
 
     python benchmarks/engine.py --matrices FOLDER [--out results/engine.md]
 
-Every contender of a race runs in turn, round after round, and its median is set against the reference's of the same
-race: on a shared machine only the ratio means something. One thread unless a row says otherwise. Solvers that are not
-installed are left out (`pip install lapx lapjv fastlap ortools pytorch-msssim POT`). FOLDER holds what
-`benchmarks/matrices.py` recorded; sizes that were not recorded are random parts of the matrices of 2000.
+The contenders of a race run in turn, round after round, and their medians are compared with that of the reference in
+the same race: on a shared machine only the ratio is meaningful. One thread is used unless a row says otherwise. Solvers
+that are not installed are left out (`pip install lapx lapjv fastlap ortools pytorch-msssim POT`). FOLDER holds what
+`benchmarks/matrices.py` recorded; for sizes that were not recorded, random parts of the matrices of 2000 are used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from neurosql import engine
 from neurosql.cost import Cost
 from neurosql.similarity import ssim_matrix
 
-# Shapes, with how many images of each: the best instruction set needs half a second or more for a matrix.
+# Shapes, with so many images of each that a matrix takes the best instruction set half a second or more.
 SHAPES = {(1, 28, 28): 1536, (3, 64, 64): 320, (1, 128, 128): 256}
 COST_ROUNDS = 5
 
@@ -72,7 +72,7 @@ def compiled_cost(x: torch.Tensor, y: torch.Tensor, instruction_set: str, thread
 def cost_race() -> list[str]:
     """Speed of a pair, as a ratio to pytorch-msssim at its best chunk size."""
     sets = _sets()
-    lines = ["| images | pytorch-msssim, µs a pair | " + " | ".join(["plain torch", *sets, "two threads"]) + " |"]
+    lines = ["| images | pytorch-msssim, µs per pair | " + " | ".join(["plain torch", *sets, "two threads"]) + " |"]
     lines.append("| --- |" + " ---: |" * (3 + len(sets)))
     for shape in SHAPES:
         lines.append(_cost_row(shape, sets))
@@ -82,7 +82,7 @@ def cost_race() -> list[str]:
 
 
 def two_threads(x: torch.Tensor, y: torch.Tensor, instruction_set: str) -> float:
-    """Speed-up of two threads, each at its best: whatever else runs disturbs two more than one."""
+    """Speed-up of two threads, each at its best time: other programs disturb two threads more than one."""
     seconds: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(3 * COST_ROUNDS):
         for threads, times in seconds.items():
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--matrices", type=Path, help="folder of recorded cost matrices")
     parser.add_argument("--generator", default="convnet", help="whose matrices: convnet or mlp")
     parser.add_argument("--sizes", type=int, nargs="*", default=[64, 128, 256, 512, 2000, 5000, 10000])
-    parser.add_argument("--most", type=int, default=4, help="matrices of each size")
+    parser.add_argument("--most", type=int, default=4, help="at most this many matrices of each size")
     parser.add_argument("--only", choices=("cost", "assignment"), help="one of the two races")
     parser.add_argument("--out", type=Path, help="write the tables to this page, and a plot beside it")
     chosen = parser.parse_args()

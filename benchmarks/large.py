@@ -1,12 +1,12 @@
-"""Assign more images than a matrix of all costs has room for, and compare with the dense optimum where it has.
+"""Assign more images than a matrix of all costs has room for; compare with the dense optimum where it fits.
 
     python benchmarks/large.py --n 20000 --dense
     python benchmarks/large.py --n 60000
 
-trains a small generator on n digits for a short time, assigns all n images at once by candidates and prints the
+This trains a small generator on n digits for a short time, assigns all n images at once by candidates and prints the
 seconds of each part, the pairs looked at, the rows left over, the cost, the estimated gap and the peak memory. With
---dense the full cost matrix (4 n² bytes) is then computed and solved exactly, for the true gap. n up to 4,096 takes
-the embedded sample; more digits are read from the MNIST idx files below the folder that NEUROSQL_DATA names.
+--dense the full cost matrix (4 n² bytes) is then computed and solved exactly, for the true gap. Up to 4,096 digits come
+from the embedded sample; for more, set NEUROSQL_DATA to a folder above the idx files of MNIST.
 """
 
 from __future__ import annotations
@@ -63,13 +63,15 @@ def peak_gigabytes() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=4096, help="images")
-    parser.add_argument("--k", type=int, nargs="+", default=[candidates.DEFAULT_K], help="neighbours, one run each")
+    parser.add_argument(
+        "--k", type=int, nargs="+", default=[candidates.DEFAULT_K], help="neighbours; one run for each number"
+    )
     parser.add_argument("--dims", type=int, default=candidates.DEFAULT_DIMS, help="principal components")
     parser.add_argument("--steps", type=int, default=500, help="training steps; 0 is an untrained generator")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cost", default="ssim+l1", help="ssim+l1, ssim, l1 or l2")
     parser.add_argument("--dense", action="store_true", help="compare with the dense optimum")
-    parser.add_argument("--images", type=Path, help=".npy that keeps the generated images from one run to the next")
+    parser.add_argument("--images", type=Path, help=".npy file that keeps the generated images for the next run")
     chosen = parser.parse_args()
 
     cost = Cost.named(chosen.cost)

@@ -3,8 +3,8 @@
     python benchmarks/loss.py [--batch 64] [--rounds 15] [--out docs/loss-results.md]
 
 SSIM + L1 of a batch of fixed images and images that require a gradient. All contenders run in turn with one number of
-threads; times are medians, and the ratio is what means something on a shared machine. One thread is timed by the
-processor's clock, several by the wall's. pytorch-msssim is left out where it is not installed.
+threads. Times are medians; on a shared machine only their ratio is meaningful. One thread is measured in processor
+time, several in wall-clock time. pytorch-msssim is left out if it is not installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHAPES = ((1, 28, 28), (3, 64, 64), (1, 128, 128))
 
 
 def five_convolutions(x: Tensor, y: Tensor) -> Tensor:
-    """SSIM from five depthwise convolutions of both axes, as it is usually written."""
+    """SSIM from five depthwise convolutions over both axes, as it is usually written."""
     channels = x.shape[1]
     taps = gaussian_window(11, torch.float32)
     across, down = taps.view(1, 1, 1, -1), taps.view(1, 1, -1, 1)
@@ -56,7 +56,7 @@ def contenders() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
 
 
 def images(shape: tuple[int, ...], batch: int) -> tuple[Tensor, Tensor]:
-    """Digits of the wanted size, and the same ones blurred by noise."""
+    """Digits of the wanted size, and the same digits with noise."""
     digits = torch.from_numpy(load("mnist-sample", limit=batch).x)
     x = F.interpolate(digits, shape[1:], mode="bilinear").expand(-1, shape[0], -1, -1).contiguous()
     y = (0.7 * x + 0.3 * torch.rand(x.shape, generator=torch.Generator().manual_seed(0))).requires_grad_()

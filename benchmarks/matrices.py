@@ -2,9 +2,9 @@
 
     python benchmarks/matrices.py --n 2000 --count 12 --out FOLDER
 
-trains on n digits, with `every` epochs between two assignments, and saves each assignment's cost matrix as float32,
-FOLDER/convnet_2000_000.npy and so on. n up to 4,096 takes the embedded sample; more digits are read from the MNIST
-idx files somewhere below the folder that the environment variable NEUROSQL_DATA names.
+This trains on n digits, with `every` epochs between two assignments, and saves each assignment's cost matrix as
+float32: FOLDER/convnet_2000_000.npy and so on. Up to 4,096 digits come from the embedded sample; for more, set
+NEUROSQL_DATA to a folder above the idx files of MNIST.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def record(
     cost: str = "ssim+l1",
     seed: int = 0,
 ) -> list[Path]:
-    """Train until `count` assignments were made; the files of their cost matrices, in order."""
+    """Train until `count` assignments are made; returns the files of their cost matrices, in order."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     settings = Settings.from_flat(
@@ -56,7 +56,7 @@ def record(
 
     def compute_and_save(self: Cost, x: torch.Tensor, y: torch.Tensor, *rest, **options) -> torch.Tensor:
         matrix = compute(self, x, y, *rest, **options)
-        # The start matches PCA scores, which are vectors, and validation looks at fewer images than all.
+        # Not these: the start matches PCA scores, which are vectors, and validation uses fewer images.
         if x.ndim > 2 and len(x) == n:
             saved.append(folder / f"{generator}_{n}_{len(saved):03d}.npy")
             np.save(saved[-1], matrix.float().cpu().numpy())
@@ -74,12 +74,12 @@ def recorded(n: int, folder: str | Path, generator: str = "convnet") -> list[Pat
 
 
 def digits(n: int) -> data.ImageSet:
-    """n digits: of the embedded sample if it has as many."""
+    """n digits, from the embedded sample if it has enough."""
     if n <= EMBEDDED:
         return data.load("mnist-sample", n)
     images = read_idx(find_idx(os.environ.get("NEUROSQL_DATA")))
     if len(images) < n:
-        raise SystemExit(f"{n} digits were asked for, the idx file holds {len(images)}")
+        raise SystemExit(f"{n} digits were asked for, but the idx file holds {len(images)}")
     chosen = np.random.default_rng(0).choice(len(images), n, replace=False)
     return data.from_array(images[chosen], layout="nhw", source="mnist")
 

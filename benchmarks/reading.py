@@ -1,12 +1,12 @@
-"""How long it takes to read a folder of photographs, the first time and the second, against a plain Pillow loop.
+"""Time how long reading a folder of photographs takes, the first and the second time, against a plain Pillow loop.
 
     python benchmarks/reading.py --n 10000
     python benchmarks/reading.py --n 10000 --from PATH/TO/img_align_celeba
 
-makes n JPEGs of 178 x 218 pixels in a temporary folder (from random smooth pictures, or from images of one's own,
-enlarged), then reads them to 64 x 64 in turns: by a pool of two processes that decode, crop and resize with Pillow, by
-`neurosql.data.load` with an empty cache, and by `load` again. Prints seconds and ratios; the turns are interleaved, so
-that whatever else the machine does disturbs all of them alike.
+This makes n JPEGs of 178 x 218 pixels in a temporary folder, from random smooth pictures or from your own images,
+enlarged. It then reads them at 64 x 64 in turns: by two processes that decode, crop and resize with Pillow, by
+`neurosql.data.load` with an empty cache, and by `load` again. It prints seconds and ratios; the turns are interleaved,
+so that other programs disturb all of them alike.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python benchmarks/solvers.py --memory NAME MATRIX.npy
 
-is what the race runs in a process of its own to see how much memory one solver takes.
+The race runs this command in a separate process to measure how much memory one solver takes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Solve = Callable[[np.ndarray], object]
 
 REFERENCE = "scipy"
 OURS = ("cold", "warm", "greedy")
-# A solver is left out at a size where its time at the last one, times the ratio of sizes cubed, exceeds this.
+# A solver is left out at a size if its time at the last one, times the ratio of sizes cubed, exceeds this.
 PATIENCE = 60.0
 # Smaller problems fit into memory that the interpreter has anyway.
 MEMORY_FROM = 2000
@@ -80,7 +80,7 @@ def _ortools() -> dict[str, Solve]:
 
 
 def rivals(show: Callable[[str], None] = lambda line: None) -> dict[str, Solve]:
-    """The solvers of others that are installed and solve a problem of eight rows; `show` gets why one is left out."""
+    """Other solvers that are installed and solve a problem of eight rows; `show` gets why one is left out."""
     small = np.random.default_rng(0).random((8, 8)).astype(np.float32)
     found: dict[str, Solve] = {}
     for load in (_lapx, _lapjv, _fastlap, _pot, _ortools):
@@ -93,7 +93,7 @@ def rivals(show: Callable[[str], None] = lambda line: None) -> dict[str, Solve]:
             try:
                 solve(small)
                 found[name] = solve
-            except Exception as error:  # whatever a stranger's extension may throw
+            except Exception as error:  # another library may raise anything
                 show(f"{name} is left out: {error}")
     return found
 
@@ -120,14 +120,14 @@ def matrices(folder: Path, generator: str, n: int) -> Iterator[np.ndarray]:
 
 @dataclass
 class Size:
-    """What was measured on the matrices of one size: totals over these, but for the memory of one."""
+    """Measurements on the matrices of one size: totals over all of them, except the memory, which is for one."""
 
     n: int
     count: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     megabytes: dict[str, float] = field(default_factory=dict)
     gap: float = 0.0
-    """Greedy's mean cost above the optimum, in per cent of that."""
+    """Greedy's mean cost above the optimum, in per cent of the optimum."""
 
 
 def measure(folder: Path, generator: str, n: int, last: Size | None, solvers: dict[str, Solve], limit: int) -> Size:
@@ -155,7 +155,7 @@ def measure(folder: Path, generator: str, n: int, last: Size | None, solvers: di
 def _race(
     cost: np.ndarray, solvers: dict[str, Solve], assigner: assign.Assigner, totals: dict[str, float]
 ) -> tuple[float, float, float]:
-    """Adds each solver's median to `totals`; the mean costs of the optimum, ours and greedy."""
+    """Add each solver's median to `totals`; returns the mean costs of the optimum, ours and greedy."""
     seconds: dict[str, list[float]] = {name: [] for name in solvers}
     start = assigner.last
     began = time.process_time()
@@ -163,7 +163,7 @@ def _race(
     if start is not None:
         totals["warm"] = totals.get("warm", 0.0) + time.process_time() - began
     means: dict[str, float] = {}
-    # Many rounds for few rows, one where that takes long.
+    # Many rounds for few rows, one if that takes long.
     for _ in range(int(np.clip(4000 // len(cost), 1, 15))):
         for name, solve in solvers.items():
             began = time.process_time()
@@ -197,9 +197,9 @@ def _growth(name: str, path: str) -> float:
     torch.set_num_threads(1)
     solve = contenders()[name]
     cost = np.load(path)
-    # A part of the problem first: what a solver loads on first use is not what it needs for this one.
+    # Solve a part of the problem first: what a solver loads on first use should not count.
     solve(np.ascontiguousarray(cost[:16, :16]))
-    # Imports leave a peak above what is in use now, under which a solver could hide: it is filled up first.
+    # Imports leave a peak above what is in use now, and a solver could hide under it: fill it up first.
     before, ballast = _peak(), []
     while _peak() - before < 0.5:
         ballast.append(np.ones(2**15))
@@ -209,7 +209,7 @@ def _growth(name: str, path: str) -> float:
 
 
 def _peak() -> float:
-    """The most memory that this process has had, in megabytes."""
+    """The peak memory of this process, in megabytes."""
     unit = 1.0 if sys.platform == "darwin" else 1024.0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
@@ -246,7 +246,7 @@ def names_of(results: list[Size]) -> list[str]:
 
 
 def plot(results: list[Size], path: Path) -> None:
-    """Seconds a matrix against n, a line a solver. Without pyplot, which would choose a backend."""
+    """Plot seconds per matrix against n, one line per solver. Without pyplot, which would choose a backend."""
     figure = Figure(figsize=(7.2, 4.8), layout="constrained")
     axes = figure.add_subplot()
     for number, name in enumerate(names_of(results)):
@@ -261,7 +261,7 @@ def plot(results: list[Size], path: Path) -> None:
 
 
 def run(folder: Path, generator: str, sizes: list[int], most: int) -> list[Size]:
-    """Measure size after size, at most so many matrices of each; prints what is left out and each finished size."""
+    """Measure one size after another, at most `most` matrices of each; prints each size, and what is left out."""
     solvers = contenders(lambda line: print(line, flush=True))
     results: list[Size] = []
     for n in sorted(sizes):

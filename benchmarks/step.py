@@ -4,8 +4,8 @@
 
 A step is forward, SSIM + L1, backward, clipping and the optimiser's update, on a batch of 64 with d = 2. The variants
 take their steps in turn, round after round, and the figure is the median of the ratios within a round: on a shared
-machine nothing else means something. The loss is that of a run of its own at one seed, on the embedded digits, with
-the codes of the PCA start kept as they are. "As it was" is SSIM of five stacked maps with the plain AdamW.
+machine nothing else is meaningful. The loss is from a separate run with one seed, on the embedded digits, with the
+codes of the PCA start kept fixed. "As it was" is SSIM of five stacked maps with the plain AdamW.
 """
 
 from __future__ import annotations
@@ -175,13 +175,13 @@ def variants(name: str, shape: tuple[int, ...]) -> dict[str, Callable[[], Step]]
 
 
 def bfloat16_runs() -> bool:
-    """Whether bfloat16 runs here: where the system withholds the tile registers, it ends the process."""
+    """Whether bfloat16 runs here: if the system withholds the tile registers, it ends the process."""
     trial = "import torch; m = torch.ones(64, 64, dtype=torch.bfloat16); m @ m"
     return subprocess.run([sys.executable, "-c", trial], stderr=subprocess.DEVNULL).returncode == 0
 
 
 def problem(shape: tuple[int, ...], n: int) -> tuple[Tensor, Tensor]:
-    """n digits, enlarged and tinted where the shape asks for it, and the codes that the PCA start gives them."""
+    """n digits, enlarged and tinted if the shape asks for it, and the codes that the PCA start gives them."""
     x = torch.from_numpy(data.load("mnist-sample", limit=n).x)
     if shape[1:] != x.shape[2:]:
         x = interpolate(x, shape[1:], mode="bilinear")
@@ -210,7 +210,7 @@ def race(steps: dict[str, Step], x: Tensor, z: Tensor, rounds: int) -> dict[str,
 
 
 def final_loss(step: Step, x: Tensor, z: Tensor, count: int) -> float:
-    """Mean loss over all images after so many steps from the initial weights, in float32."""
+    """Mean loss over all images after `count` steps from the initial weights, in float32."""
     for _, index in zip(range(count), batches(len(x))):
         step(x[index], z[index])
     step.net.eval()

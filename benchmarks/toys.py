@@ -2,8 +2,9 @@
 
     python benchmarks/toys.py [--methods neurosql vae ...] [--out docs/images/toys.png]
 
-The same MLP generator, latent dimension 2, points and budget for all; the networks of diffusion and flow matching are
-as large as that generator. Laws are rows, methods columns; training points are grey, as many samples coloured.
+All methods have the same MLP generator, latent dimension 2, points and budget; the networks of diffusion and flow
+matching are as large as that generator. Rows are laws and columns are methods. Training points are grey; as many
+samples are coloured.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ LAWS: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
 
 
 def learn(method: str, x: np.ndarray, epochs: int, seed: int) -> tuple[np.ndarray, float, int]:
-    """As many samples as there are points in x (n, 2), in its units, the seconds and the parameters of sampling."""
+    """n samples in the units of the points x (n, 2), the seconds, and the number of parameters that sampling uses."""
     began = time.perf_counter()
     run = neurosql.fit(x, method=method, epochs=epochs, seed=seed, **BUDGET)
     seconds = time.perf_counter() - began

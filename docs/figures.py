@@ -1,6 +1,6 @@
 """Fill in the figures that the pages quote: run `python docs/figures.py` after `neurosql report results/laptop`.
 
-A figure stands between two comments. The first says where in results/laptop/ it comes from:
+A figure is between two comments. The first says where in results/laptop/ it comes from:
 
     <!-- pivot mnist | KEY -->                   one score: a row per method, a column per latent dimension or data set
     <!-- lines downstream | 8 | KEY | KEY -->    one latent dimension or data set: a row per method, a column per score

@@ -2,8 +2,8 @@
 
     python scripts/build_mnist_sample.py PATH/TO/MNIST/raw
 
-A seeded draw without replacement of 4,096 training and 2,048 test digits. The rows are in random order, so that the
-first n of them are a draw of size n; `*_index` holds each digit's place in the original file.
+It draws 4,096 training and 2,048 test digits without replacement, by seed. The rows are in random order, so that the
+first n of them are a draw of size n; `*_index` holds each digit's position in the original file.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def test_verbose_says_what_the_shape_was_taken_for(digits, capsys):
         (np.full((4, 8, 8), np.nan), "NaN in sample 0"),
         (np.full((4, 8, 8), 255.0), "got values from 255 to 255"),
         (np.full((4, 8, 8), -0.5), "must lie in"),
-        (np.zeros((4, 8, 8, 5)), "can't tell the channels"),
+        (np.zeros((4, 8, 8, 5)), "can't tell which axis"),
         (np.zeros((4, 2, 8, 8, 8)), "5 dimension"),
         (np.zeros((4, 8, 8), dtype="U1"), "uint8 or float"),
     ],

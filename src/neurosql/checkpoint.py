@@ -1,4 +1,4 @@
-"""What a run writes and how it comes back: safetensors and JSON, every file replaced whole or not at all."""
+"""The files of a run, safetensors and JSON, and how they are read; each is replaced as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: str | Path) -> RunFolder:
-        """A new folder, or an existing empty one. Nothing that is there already is touched."""
+        """A new folder, or an existing empty one. Existing files are never touched."""
         folder = cls(path)
         if folder.path.is_dir() and any(folder.path.iterdir()):
             if (folder.path / CONFIG).exists():
                 raise InputError(
-                    f"{path} holds another run: choose another folder, or go on with it by `neurosql resume {path}`"
+                    f"{path} holds another run: choose another folder, or continue it with `neurosql resume {path}`"
                 )
             raise InputError(f"{path} is not empty and not a run: choose another folder")
         if folder.path.exists() and not folder.path.is_dir():
@@ -61,7 +61,7 @@ class RunFolder:
             raise InputError(f"{path}/{CONFIG} does not say its format: is it a run of neurosql?")
         if found > FORMAT:
             raise InputError(
-                f"{path} was written in format {found}, this version reads {FORMAT}: upgrade neurosql-torch"
+                f"{path} was written in format {found}, but this version reads {FORMAT}: upgrade neurosql-torch"
             )
         if found < FORMAT:
             raise InputError(f"{path} was written in format {found}, before the first release: train it again")
@@ -74,7 +74,7 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise InputError(f"{self.path / CONFIG} can't be read: {error}") from None
         if not isinstance(config, dict):
-            raise InputError(f"{self.path / CONFIG} is not a run's settings")
+            raise InputError(f"{self.path / CONFIG} does not hold the settings of a run")
         return config
 
     def write_config(self, config: dict[str, Any]) -> None:
@@ -86,7 +86,7 @@ class RunFolder:
         self._replace(name, json.dumps(value, indent=2 if name != SPLIT else None).encode() + b"\n")
 
     def read_json(self, name: str) -> Any:
-        """The plain values of a JSON file."""
+        """The plain values in a JSON file."""
         return json.loads((self.path / name).read_text("utf-8"))
 
     def has(self, name: str) -> bool:
@@ -94,13 +94,13 @@ class RunFolder:
         return (self.path / name).is_file()
 
     def write_tensors(self, name: str, tensors: dict[str, Tensor], plain: dict[str, Any] | None = None) -> None:
-        """Tensors by name, with plain values as JSON in the file's own header, so that both are replaced together."""
+        """Write tensors by name, and plain values as JSON in the file's header, so that both are replaced together."""
         metadata = None if plain is None else {"plain": json.dumps(plain)}
         stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         self._replace(name, safetensors.torch.save(stored, metadata))
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The tensors by name, and the plain values beside them."""
+        """The tensors of a file by name, and its plain values."""
         path = self.path / name
         if not path.is_file():
             raise InputError(f"{self.path} has no {name}: the run was stopped before its first checkpoint")
@@ -112,7 +112,7 @@ class RunFolder:
             raise InputError(f"{path} can't be read: {error}") from None
 
     def read_plain(self, name: str) -> dict[str, Any]:
-        """The plain values beside the tensors, which are not read."""
+        """The plain values of a file of tensors, without reading the tensors."""
         try:
             with safetensors.safe_open(self.path / name, "pt") as file:
                 return json.loads((file.metadata() or {}).get("plain", "{}"))
@@ -120,9 +120,9 @@ class RunFolder:
             raise InputError(f"{self.path / name} can't be read: {error}") from None
 
     def append_history(self, figures: dict[str, Any]) -> None:
-        """One more line; where it can't be written whole, none of it stays."""
+        """Append one line; if it can't be written in full, none of it stays."""
         rest = memoryview(json.dumps(figures).encode() + b"\n")
-        # Without a buffer, which would be written once more when the file is closed.
+        # Unbuffered: a buffer would be written once more when the file is closed.
         with open(self.path / HISTORY, "ab", buffering=0) as file:
             size = file.tell()
             try:
@@ -133,7 +133,7 @@ class RunFolder:
                 raise
 
     def history(self) -> list[dict[str, Any]]:
-        """The figures of each epoch. A last line that was not written whole does not count."""
+        """The figures of each epoch. An incomplete last line does not count."""
         if not self.has(HISTORY):
             return []
         records = []

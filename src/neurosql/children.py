@@ -1,7 +1,7 @@
-"""Child processes in Python that can import this package, and nothing that merely lies in the current folder.
+"""Child processes in Python that can import this package, but nothing from the current folder.
 
-Started with `-c` or `-m`, Python looks for modules in the current folder first: a `numpy.py` beside somebody's images
-would be run. `-P` leaves that folder out.
+With `-c` or `-m`, Python looks for modules in the current folder first: a `numpy.py` beside somebody's images would be
+run. `-P` leaves that folder out.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ def command(*arguments: str) -> list[str]:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """This process's environment with the folders that it imports from, and some variables besides."""
+    """This process's environment, with the folders that it imports from and the given variables."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder), **variables}

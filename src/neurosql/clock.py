@@ -27,7 +27,7 @@ class Clock:
         self.seconds[part] += seconds
 
     def read(self) -> dict[str, float]:
-        """The seconds by part; the clock starts anew."""
+        """The seconds by part; the clock starts again."""
         seconds = dict(self.seconds)
         self.seconds.clear()
         return seconds

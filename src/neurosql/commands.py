@@ -1,4 +1,4 @@
-"""What each command prints. The work is done by `app`; apart from `cli` because it needs torch."""
+"""What each command prints; `app` does the work. It is separate from `cli` because it imports torch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def train(source: str, settings: Settings, out: str | None, how: DataSettings) -
 
 
 def resume(path: str, source: str | None) -> None:
-    """Go on with a run, or say that it is finished."""
+    """Continue a run, or say that it is finished."""
     try:
         done = app.resume(path, source, TERMINAL)
     except Stopped as stop:
@@ -43,7 +43,7 @@ def resume(path: str, source: str | None) -> None:
     if done.written:
         _say(done)
         return
-    print(f"finished   {path} has come to its end: nothing was changed")
+    print(f"finished   {path} is complete: nothing was changed")
     print(f"next       neurosql sample {path} -n 64, or neurosql evaluate {path}")
 
 
@@ -57,7 +57,7 @@ def _say(done: Trained) -> None:
 
 
 def _stopped(stop: Stopped) -> str:
-    return f"stopped; the run is saved. Go on with: neurosql resume {stop.path}"
+    return f"stopped; the run is saved. Continue with: neurosql resume {stop.path}"
 
 
 def sample(path: str, n: int, label: str | None, seed: int, how: Sampling, out: str | None) -> None:
@@ -96,14 +96,14 @@ def fetch_weights(name: str, file: str | None) -> None:
 
 
 def list_weights() -> None:
-    """Say which weights there are and where they lie."""
+    """List the weights, and where they are."""
     for name in weights.KNOWN:
         path = weights.path_of(name)
-        print(f"{name:<11} {path if path.is_file() else f'not here: neurosql weights fetch {name}'}")
+        print(f"{name:<11} {path if path.is_file() else f'missing, get it with: neurosql weights fetch {name}'}")
 
 
 def info(path: str | None) -> None:
-    """Say what a run is, or what this installation uses."""
+    """Describe a run, or this installation."""
     if path is None:
         print(f"neurosql   {neurosql.__version__}")
         print(f"python     {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}")
@@ -139,7 +139,7 @@ def info(path: str | None) -> None:
 
 
 def data_check(source: str, how: DataSettings, seed: int, sheet: str | None) -> None:
-    """Say what data are, and draw a contact sheet."""
+    """Describe data and draw a contact sheet."""
     images = data.load(source, seed=seed, settings=dataclasses.replace(how, skip_bad=True))
     print(check.report(images))
     target = Path(sheet) if sheet else Path(f"{stem_of(source)}-check.png")

@@ -1,6 +1,6 @@
-"""The compiled extension, where it is installed and wanted.
+"""The compiled extension, if it is installed and wanted.
 
-`native()` is None where there was no compiler when the package was installed, or where the environment variable
+`native()` is None if there was no compiler when the package was installed, or if the environment variable
 NEUROSQL_NATIVE is 0: cost.py and assign/ then take their plain paths, which give the same results more slowly.
 """
 

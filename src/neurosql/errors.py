@@ -1,4 +1,4 @@
-"""The one exception for input that can't be used, and the check that most of it shares."""
+"""The exception for input that can't be used, and a check that many settings share."""
 
 from __future__ import annotations
 

@@ -38,21 +38,21 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     generator to the assigned codes and solving the assignment between images and generated images.
 
     Samples are numpy arrays or torch tensors, uint8 or float: images (n, h, w), (n, h, w, c) or (n, c, h, w) in
-    [0, 1] or 0..255, or vectors (n, p) of any finite numbers, which are standardised by column. What a shape was
-    taken for is printed with `verbose=1` and kept in `input_`.
+    [0, 1] or 0..255, or vectors (n, p) of any finite numbers, which are standardised by column. What the samples were
+    read as is printed with `verbose=1` and kept in `input_`.
 
     The constructor's settings are those of `neurosql train`, and `neurosql train --help` explains each;
     `random_state` is the command line's seed, and `prior` may also be an object of `neurosql.prior`.
 
     Attributes
     ----------
-    codes_ : (n, latent_dim) float32, the code of each sample that was given to `fit`. Those of the samples that were
-        held out for validation are inferred; `train_index_` are the places of the others.
+    codes_ : (n, latent_dim) float32, the code of each sample that was given to `fit`. Codes of samples that were held
+        out for validation are inferred; `train_index_` are the positions of the others.
     lattice_ : (n_train, latent_dim) float32, the quantiles of the prior.
     permutation_ : (n_train,) int64, entry i is the lattice row of training sample i.
     history_ : list of dict, the figures of each epoch.
-    input_ : str, what the samples were taken for.
-    classes_ : names of the classes, where there are labels.
+    input_ : str, what the samples were read as.
+    classes_ : names of the classes, if there are labels.
 
     Examples
     --------
@@ -169,16 +169,15 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(values["prior"], Prior):
             values["prior"] = "custom"
         if values["generator"] != RESNET.name:
-            # The constructor has the settings of all backbones; the others know nothing of those of one.
+            # The constructor has the settings of all backbones: leave out unchanged ones of another backbone.
             own = {field.name: field.default for field in dataclasses.fields(R)}
             values = {k: v for k, v in values.items() if k not in own or v != own[k]}
         return Settings.from_flat(values | {"seed": _seed(values.pop("random_state"))})
 
     def fit(self, X: Any, y: Any = None, *, out: str | Path | None = None) -> NeuroSQL:
-        """Learn generator and codes from samples (or an ImageSet, or a torch Dataset); `y` are labels; `out` also
-        leaves a run folder.
+        """Learn the generator and the codes from samples, an ImageSet or a torch Dataset.
 
-        Without `conditional`, labels do not enter the training.
+        `y` are labels; without `conditional`, they do not enter the training. `out` is a run folder to write.
         """
         settings = self.settings()
         if is_dataset(X):
@@ -190,15 +189,15 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             law = self.prior if isinstance(self.prior, Prior) else None
             fitted = runs.train(images, settings, out, law=law, progress=bool(self.verbose), say=say)
         except Stopped:
-            hint = f"go on with `neurosql resume {out}`" if out else "nothing was kept: give fit(..., out=FOLDER)"
+            hint = f"continue with `neurosql resume {out}`" if out else "nothing was kept: use fit(..., out=FOLDER)"
             raise KeyboardInterrupt(f"training was stopped; {hint}") from None
         return self._adopt(fitted, images)
 
     def transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Codes (n, latent_dim) of samples, seen or unseen: the nearest lattice code, refined by gradient.
 
-        A class-conditional model searches the class `y` where it is given, else the cheapest class. The result does
-        not depend on which other samples are transformed along with a sample.
+        A class-conditional model searches the class `y` if it is given, else the cheapest class. The code of a sample
+        does not depend on the other samples in the call.
         """
         return self._encode(X, y)[0]
 
@@ -223,7 +222,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         sampler: str | None = None,
         components: int | None = None,
     ) -> np.ndarray:
-        """n new samples, of the class `label` in the class-conditional case; else classes as in the training set.
+        """n new samples. A class-conditional model draws the class `label`; by default, classes as in the training set.
 
         `sampler` draws codes from the prior (the default), or from a `gaussian` or a `mixture` of at most `components`
         Gaussians that is fitted to the training codes.
@@ -237,7 +236,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return -float(self._encode(X, y)[2].mean())
 
     def save(self, path: str | Path) -> None:
-        """Write the model as a run folder, which `load` and the command line open."""
+        """Write the model as a run folder, which `load` and the command line can open."""
         fitted = self._fitted()
         folder = RunFolder.create(path)
         folder.write_config(fitted.config())
@@ -248,7 +247,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", prior: Prior | None = None) -> NeuroSQL:
-        """The model of a run folder, written by `save` or by `neurosql train`; `prior` if it had one of your own."""
+        """The model of a run folder, written by `save` or `neurosql train`; `prior` is its prior, if custom."""
         fitted = runs.open_run(path, device, prior)
         values = fitted.settings.flat()
         if values.pop("method") != "neurosql":
@@ -330,7 +329,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _seed(random_state: Any) -> int:
-    """A seed of scikit-learn's `random_state`: an int as it is, a generator or None by a draw."""
+    """A seed from scikit-learn's `random_state`: an int as it is; a generator or None gives a draw."""
     if isinstance(random_state, (int, np.integer)):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))

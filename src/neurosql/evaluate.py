@@ -1,4 +1,4 @@
-"""All scores of a run: the paper's, the ones that a reviewer asks for, memorisation, and the codes."""
+"""All scores of a run: the paper's, those that reviewers ask for, memorisation, and the codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def evaluate(
 ) -> Evaluation:
     """Score a run on its training images, in their order, and on images that it was not trained on.
 
-    The families of `metrics.records.FAMILIES` come one after another, each with the scores that are registered.
+    The families of `metrics.records.FAMILIES` are computed one after another, each with its registered scores.
     """
     options = options or Options()
     if options.samples < 10 or options.image_pairs < 2:
@@ -41,7 +41,7 @@ def evaluate(
 
 
 def _records(context: Context) -> list[ScoreRecord]:
-    """Every score that can be loaded; another package's that can't is left out, and said."""
+    """Every score that can be loaded; one of another package that can't is noted as left out."""
     found = []
     for name in SCORES:
         try:

@@ -1,4 +1,4 @@
-"""Files that are replaced whole or not at all."""
+"""Files that are replaced as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def replace(target: Path, content: bytes) -> None:
-    """Write beside the target and rename: a crash or a full disk leaves the old file as it was."""
+    """Write a file beside the target and rename it: a crash or a full disk leaves the old file as it was."""
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

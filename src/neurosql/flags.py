@@ -1,4 +1,4 @@
-"""The flags of what is read: those of all readers, and those of each reader."""
+"""The flags for reading data: those of all readers, and those of each reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from neurosql.settings import DataSettings
 
 
 def reading_section(arguments: list[str]) -> tuple[str, Any, Any]:
-    """The field `reading`: `DataSettings` with the settings of the built-in readers, and of one that is named."""
+    """The field `reading`: `DataSettings` with the settings of the built-in readers and of the named one."""
     from neurosql.data import readers
 
     named = (readers.named(argument.partition(":")[0]) for argument in arguments if ":" in argument)
@@ -27,7 +27,7 @@ def reading_section(arguments: list[str]) -> tuple[str, Any, Any]:
 
 
 def data_settings(reading: Any) -> DataSettings:
-    """The settings that the section `reading` holds, those of its readers checked."""
+    """The settings in the section `reading`; those of its readers are checked."""
     shared = {f.name: getattr(reading, f.name) for f in fields(DataSettings)}
     sections = [getattr(reading, f.name) for f in fields(reading) if f.name not in shared]
     for section in sections:

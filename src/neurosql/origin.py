@@ -17,17 +17,17 @@ class Origin:
     """The samples of a run: their source, how they were read, their shape and their counts."""
 
     source: str
-    """As the user named it."""
+    """As the user gave it."""
     path: str
-    """The same with a path that holds from anywhere."""
+    """The same with an absolute path."""
     description: str
-    """What the samples were taken for, in one line."""
+    """What the samples were read as, in one line."""
     kind: str
     """image, signal, volume or vector."""
     shape: tuple[int, ...]
-    """Of one sample."""
+    """Shape of one sample."""
     layout: str
-    """How the array lay before it was brought to channels first."""
+    """Layout of the array before it was brought to channels first."""
     classes: tuple[str, ...]
     fingerprint: str
     """SHA-256 of the training samples."""
@@ -39,11 +39,11 @@ class Origin:
     """Samples that training never sees."""
     reader: str = "array"
     settings: dict[str, Any] = field(default_factory=dict)
-    """How the samples were read; empty where they were never on disk."""
+    """How the samples were read; empty if they were never on disk."""
     seed: int = 0
-    """Of the draw and the split."""
+    """Seed of the draw and the split."""
     divided: bool = False
-    """Whether the parts are those of a split file, or were carved from the data."""
+    """Whether the parts come from a split file or were carved from the data."""
     preparation: dict[str, Any] = field(default_factory=dict)
     """What was done to every file."""
     notes: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Origin:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Origin:
-        """The origin that `record` gave, or an earlier version: what it does not know is left out."""
+        """The origin from a `record`, also one of another version: unknown entries are left out."""
         known = {f.name for f in dataclasses.fields(cls)}
         values = {name: value for name, value in record.items() if name in known}
         return cls(**values | {name: tuple(values[name]) for name in ("shape", "classes")})

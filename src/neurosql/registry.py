@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def imported(path: str) -> Any:
-    """What `module:name` names."""
+    """The object at `module:name`."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)
 
@@ -26,8 +26,8 @@ def imported(path: str) -> Any:
 class Registry(Generic[T]):
     """Records of one kind.
 
-    `built_in` gives each name its record as `module:name`, or as a name alone where the module is `home`. Entry points
-    of `group` add to them; a name that is built in can't be taken.
+    `built_in` maps each name to its record: `module:name`, or a name alone if the module is `home`. Entry points of
+    `group` add to them; they can't take a built-in name.
     """
 
     def __init__(self, what: str, kind: type[T], group: str, built_in: Mapping[str, str], home: str = "") -> None:
@@ -51,7 +51,7 @@ class Registry(Generic[T]):
         return iter(self.names())
 
     def __getitem__(self, name: str) -> T:
-        """The record of a name; an InputError where there is none."""
+        """The record of a name; an InputError if there is none."""
         if name not in self:
             raise InputError(f"{self.what} must be one of {', '.join(self.names())}, got {name!r}")
         if name not in self._found:

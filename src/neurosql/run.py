@@ -30,7 +30,7 @@ STATISTICS = ("data.mean", "data.std")
 
 @dataclasses.dataclass
 class Run:
-    """A fitted model with what it takes to use it: its settings, the shape of its data and its codes."""
+    """A fitted model with all that is needed to use it: its settings, the shape of its data and its codes."""
 
     settings: Settings
     data: Origin
@@ -39,16 +39,16 @@ class Run:
     like: ImageSet
     """An empty set with the layout, classes and column statistics of the training images."""
     index: np.ndarray
-    """Places of the training images in the data that were given: the rest was held out."""
+    """Positions of the training images in the given data; the rest was held out."""
     labels: np.ndarray | None
     """Labels of the training images."""
     history: list[dict[str, Any]]
     used: Used | None = None
-    """What the training took."""
+    """What the training used: steps, time and memory."""
     split: dict[str, Any] | None = None
-    """Places in the source of the samples of each part."""
+    """Positions in the source of the samples of each part."""
     usual: Sampling = USUAL
-    """How samples are drawn where nothing else is asked for."""
+    """How samples are drawn by default."""
 
     @property
     def has_codes(self) -> bool:
@@ -71,8 +71,8 @@ class Run:
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """n new images (n, *shape) and, in the class-conditional case, their class numbers.
 
-        `sampler` is one of those that the method's record lists, by default its usual one; `steps` and `components` are
-        for samplers that have them.
+        `sampler` is one of those in the method's record, by default its usual one; `steps` and `components` are for
+        samplers that have them.
         """
         if n < 1:
             raise InputError(f"the number of samples must be at least 1, got {n}")
@@ -111,7 +111,7 @@ class Run:
         return self.method.decode(z, y).cpu().numpy()
 
     def save(self, folder: RunFolder) -> None:
-        """Weights and codes; the settings were written when the run began."""
+        """Write the weights and the codes; the settings were written when the run began."""
         networks = self.method.networks
         weights = {f"{name}.{k}": v for name in networks for k, v in networks[name].state_dict().items()}
         if self.like.mean is not None and self.like.std is not None:
@@ -156,9 +156,9 @@ def fit(
     progress: bool = False,
     **settings: Any,
 ) -> Run:
-    """Train a method of that name on samples (an array, a tensor, a torch Dataset or an ImageSet) and labels y.
+    """Train the named method on samples (an array, a tensor, a torch Dataset or an ImageSet), with labels y.
 
-    Preset and budget are those of `neurosql train`, and `settings` are its settings by name, which win over both.
+    `preset` and `budget` are those of `neurosql train`. `settings` are its settings by name; they override both.
     """
     images = X if isinstance(X, ImageSet) else from_dataset(X) if is_dataset(X) else from_array(X, y)
     return train(images, presets.settings(method, preset, budget, **settings), out, progress=progress)
@@ -173,9 +173,9 @@ def train(
     say: Callable[[str], None] = lambda line: None,
     hear: Callable[[dict[str, Any]], None] = lambda figures: None,
 ) -> Run:
-    """Train a model on images and, where `out` is given, leave a run folder; `law` is a prior of the caller's own.
+    """Train a model on images and, if `out` is given, write a run folder; `law` is a prior given in Python.
 
-    `say` is told what a person should know, and `hear` the figures of each epoch.
+    `say` is called with lines for the user, and `hear` with the figures of each epoch.
 
     Raises `Stopped` after Ctrl-C: the folder then holds a checkpoint to resume from, and the model so far.
     """
@@ -197,21 +197,23 @@ def resume(
     say: Callable[[str], None] = lambda line: None,
     hear: Callable[[dict[str, Any]], None] = lambda figures: None,
 ) -> Run:
-    """Go on with a stopped run; `read(source, (how, seed))` brings its images back, in the same parts.
+    """Continue a stopped run; `read(source, (how, seed))` returns its images, in the same parts.
 
-    A run that has come to its end is opened as it is.
+    A finished run is opened as it is.
     """
     folder = RunFolder.existing(path)
     if is_finished(folder):
         return open_run(path)
     config = folder.config()
     settings = settings_of(config)
-    # Killed before its first checkpoint, a run begins anew: the seed makes it the same run.
+    # A run that was killed before its first checkpoint starts again: the seed makes it the same run.
     begun = folder.read_tensors(CHECKPOINT) if folder.has(CHECKPOINT) else None
     origin = origin_of(config)
     images = read(source or origin.path, reading_of(folder))
     if images.fingerprint != origin.fingerprint:
-        raise InputError(f"{images.source} does not hold the images that {path} was trained on: name them with --data")
+        raise InputError(
+            f"{images.source} does not hold the images that {path} was trained on: give their path with --data"
+        )
     run, heldout = _prepare(images, settings)
     folder.keep_history(begun[1]["records"] if begun else 0)
     run.history[:] = folder.history()
@@ -222,9 +224,9 @@ def resume(
 
 
 def is_finished(folder: RunFolder) -> bool:
-    """Whether the training has come to its end, and its model was written after it."""
+    """Whether the training has finished and its model was written."""
     if not folder.has(CHECKPOINT):
-        # A run that was stopped has one: this one was saved from Python, or tidied up.
+        # A stopped run has a checkpoint: this one was saved from Python, or tidied up.
         return folder.has(MODEL)
     plain = folder.read_plain(CHECKPOINT)
     if "complete" in plain:
@@ -235,7 +237,7 @@ def is_finished(folder: RunFolder) -> bool:
 
 
 def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
-    """How the samples of a run were read, and the seed: with its own split where one was made."""
+    """How the samples of a run were read, with its own split if one was made, and the seed."""
     origin = origin_of(folder.config())
     how = DataSettings.from_record(origin.settings)
     if origin.divided:
@@ -315,13 +317,13 @@ def _fit(
         _keep(run, trainer, folder)
         raise Diverged(f"{error}. The best model so far, of epoch {trainer.best_epoch}, was kept in the run") from None
     _keep(run, trainer, folder)
-    # Last of all: a run that was killed before has its model written again when it is resumed.
+    # Last of all: if a run is killed before this, resuming it writes its model again.
     save(trainer, complete=True)
     return run
 
 
 def _keep(run: Run, trainer: Trainer, folder: RunFolder | None) -> None:
-    """The model as it is now, with what it took."""
+    """Save the current model, and what the training has used."""
     run.method.finish()
     run.used = trainer.used()
     if folder is not None:
@@ -329,7 +331,7 @@ def _keep(run: Run, trainer: Trainer, folder: RunFolder | None) -> None:
 
 
 def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = None) -> Run:
-    """The model of a run folder, ready to sample, encode and decode; `law` is its prior, if it was the caller's own."""
+    """The model of a run folder, ready to sample, encode and decode; `law` is its prior, if it was given in Python."""
     folder = RunFolder.existing(path)
     config = folder.config()
     settings = settings_of(config)
@@ -363,7 +365,7 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
 
 
 def origin_of(config: dict[str, Any]) -> Origin:
-    """What a run was trained on, by its config."""
+    """What a run was trained on, from its config."""
     try:
         return Origin.from_record(config["data"])
     except (KeyError, TypeError) as error:
@@ -379,7 +381,7 @@ def settings_of(config: dict[str, Any]) -> Settings:
 
 
 def _tensors(images: ImageSet, index: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor | None]:
-    # All of them are not copied: what lies in a file, mapped, stays there.
+    # If all are wanted, nothing is copied: a memory-mapped array stays in its file.
     x = torch.from_numpy(images.x if len(index) == len(images) else images.x[index]).to(device)
     return x, None if images.labels is None else torch.from_numpy(images.labels[index]).to(device)
 
@@ -394,7 +396,7 @@ def _device(name: str) -> torch.device:
 
 
 def _network(network: torch.nn.Module) -> dict[str, Any]:
-    """What `config.json` says of a network."""
+    """What `config.json` says about a network."""
     described = network.config() if isinstance(network, Generator) else {}
     return described | {"parameters": sum(p.numel() for p in network.parameters())}
 

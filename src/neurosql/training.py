@@ -30,25 +30,25 @@ class Stopped(Exception):
     """The run was asked to stop; its state was handed to `save` first."""
 
     path: Path | None = None
-    """The run folder that holds the state, where there is one."""
+    """The run folder that holds the state, if there is one."""
 
 
 class Diverged(InputError):
-    """A loss, a gradient or a weight is no longer finite. The last checkpoint is one from before that."""
+    """A loss, a gradient or a weight is no longer finite. The last checkpoint is from before that."""
 
 
 @dataclass(frozen=True)
 class Used:
-    """What a run actually took, to be set beside another run's."""
+    """What a run actually used, for comparison with other runs."""
 
     steps: int
     """Steps of the loop; a GAN's generator and discriminator both learn in one."""
     images: int
     """Training images seen, counted again each time."""
     seconds: float
-    """Of training, over all sittings: assignment and validation included, pictures and scores not."""
+    """Seconds of training in total, resumes included: with assignment and validation, without pictures and scores."""
     peak_memory: int
-    """Bytes of the process at its largest, data and program included; on a GPU the device's; 0 where unknown."""
+    """Peak bytes of the process, data and program included; on a GPU, those of the device; 0 if unknown."""
     parameters_trained: int
     parameters_sampling: int
     """Parameters that sampling needs."""
@@ -78,7 +78,7 @@ class Trainer:
         self.random = torch.Generator().manual_seed(settings.seed)
         self.average = Average(method, settings.ema) if settings.ema else None
 
-        # At least two images a batch: batch normalisation can't learn from one.
+        # At least two images per batch: batch normalisation can't learn from one.
         self.batches = max(1, min(math.ceil(len(x) / settings.batch_size), len(x) // 2))
         self.budget = settings.epochs * self.batches
         if settings.steps is not None:
@@ -125,7 +125,7 @@ class Trainer:
         self._check_weights()
 
     def _epoch_batches(self) -> Iterator[Batch]:
-        """The rest of this epoch's batches: all of them, but after a resume in mid-epoch."""
+        """The remaining batches of this epoch: all of them, unless the run was resumed in mid-epoch."""
         if self.batch == 0:
             self.order = torch.randperm(len(self.x), generator=self.random)
         for index in self.order.tensor_split(self.batches)[self.batch :]:
@@ -135,7 +135,7 @@ class Trainer:
             yield Batch(index, self.x[index], None if self.labels is None else self.labels[index])
 
     def elapsed(self) -> float:
-        """Seconds of training so far, those before a resume included."""
+        """Seconds of training so far, including those before a resume."""
         return self.seconds + time.perf_counter() - self.began
 
     def _time_is_up(self) -> bool:
@@ -143,7 +143,7 @@ class Trainer:
         return limit is not None and self.batch > 0 and self.elapsed() >= limit
 
     def used(self) -> Used:
-        """What the run has taken so far."""
+        """What the run has used so far."""
         return Used(
             steps=self.step,
             images=self.images,
@@ -181,7 +181,7 @@ class Trainer:
         )
 
     def learning_rate(self) -> float:
-        """The learning rate of the step to come."""
+        """The learning rate of the next step."""
         start = self.settings.learning_rate
         if self.phase == "closing":
             done = self.epoch * self.batches + self.batch
@@ -240,7 +240,7 @@ class Trainer:
         return late or self.epoch >= self.epochs or bool(impatient and waited >= self.settings.patience)
 
     def _close(self) -> None:
-        """The end of the main budget: keep the best model, then whatever closing fit the method asks for."""
+        """End the main budget: keep the best model, then begin the closing epochs that the method asks for."""
         if self.best is not None:
             self.method.load_state(self.best)
         elif self.average is not None:
@@ -257,7 +257,7 @@ class Trainer:
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
-        """With the averaged weights in place of the current ones."""
+        """Use the averaged weights in place of the current ones, within the context."""
         if self.average is None:
             yield
             return
@@ -270,7 +270,7 @@ class Trainer:
             self.save(self)
 
     def _bar(self) -> tqdm:
-        # disable=None is silent where there is no terminal.
+        # disable=None is silent if there is no terminal.
         return tqdm(
             total=self.budget,
             initial=min(self.step, self.budget),
@@ -296,7 +296,7 @@ class Trainer:
         return tensors, {name: getattr(self, name) for name in _PLAIN} | {"seconds": self.elapsed()}
 
     def load_state(self, tensors: dict[str, Tensor], plain: Record) -> None:
-        """Go on from what `state` gave."""
+        """Continue from what `state` returned."""
         groups: dict[str, dict[str, Tensor]] = {"method": {}, "optimizer": {}, "average": {}, "best": {}}
         for name, tensor in tensors.items():
             group, _, rest = name.partition(".")
@@ -329,7 +329,7 @@ _PLAIN = (
 
 
 class Average:
-    """An exponential moving average of the weights and running statistics of the networks that a method names."""
+    """An exponential moving average of the weights and running statistics of the networks that a method chooses."""
 
     def __init__(self, method: Method, decay: float) -> None:
         names = method.averaged or method.sampling
@@ -352,7 +352,7 @@ class Average:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """With the averaged weights in the networks, for a while."""
+        """Put the averaged weights into the networks, within the context."""
         current = {k: v.detach().clone() for k, v in self.networks.state_dict().items()}
         self.install()
         try:
@@ -363,7 +363,7 @@ class Average:
 
 def _optimizer(parameters: list[torch.nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
     kinds: dict[str, Any] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
-    # Fused, an optimiser takes one pass over each parameter in place of a dozen; torch has it for these devices.
+    # A fused optimiser takes one pass over each parameter instead of a dozen; torch has it for these devices.
     fused = all(parameter.device.type in ("cpu", "cuda") for parameter in parameters)
     common: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay, "fused": fused}
     if settings.optimizer == "sgd":
@@ -388,7 +388,7 @@ def _cosine(done: float) -> float:
 
 @contextmanager
 def _stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """A function that says whether Ctrl-C or a termination was asked for; a second Ctrl-C stops at once."""
+    """A function that says whether Ctrl-C or a termination signal was received; a second Ctrl-C stops at once."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set

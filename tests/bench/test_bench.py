@@ -511,7 +511,7 @@ def test_data_that_are_not_at_hand_are_said(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv(sources.VARIABLE, raising=False)
     assert cli.main(["bench", "run", "celeba", "--budget", "smoke", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr()
-    assert "celeba is not at hand" in said.out and "nothing to run" in said.err
+    assert "celeba was not found" in said.out and "nothing to run" in said.err
     assert cli.main(["bench", "run", "celebrities"]) == 2
     assert "no experiment 'celebrities'" in capsys.readouterr().err
 

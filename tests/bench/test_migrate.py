@@ -96,7 +96,7 @@ def test_a_current_run_is_not_overwritten_by_an_old_one(folder, capsys):
     (folder / "runtime.csv").write_text("\n".join([head, first.replace(config, "0" * 12), first, ""]), "utf-8")
     assert cli.main(["bench", "migrate", str(folder)]) == 0
     assert set(rows.read(folder / "runtime.csv")) == {("0" * 12, 0), (config, 0)}
-    assert "stands in the table already" in capsys.readouterr().out
+    assert "is in the table already" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("spoil", ["column", "table", "budget"])

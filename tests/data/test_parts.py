@@ -150,8 +150,8 @@ BAD_SPLITS = {
     "no json": ("hello", "not a split file"),
     "a list": ("[1, 2]", "not a split file"),
     "no train": ('{"test": [1]}', "no list 'train'"),
-    "another count": ('{"count": 7, "train": [0, 1]}', "split of 7 samples, the data have 200"),
-    "out of range": ('{"train": [0, 200]}', "names sample 200 of 200"),
+    "another count": ('{"count": 7, "train": [0, 1]}', "split of 7 samples, but the data have 200"),
+    "out of range": ('{"train": [0, 200]}', "contains sample 200, but samples are numbered from 0 to 199"),
     "twice": ('{"train": [0, 1], "test": [1]}', "a sample twice"),
     "words": ('{"train": ["a"]}', "not a split file"),
 }

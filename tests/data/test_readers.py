@@ -79,7 +79,11 @@ def test_idx_files_that_are_not(tmp_path):
     idx_set(tmp_path)
     images, labels = (tmp_path / f"train-{what}-ubyte" for what in ("images-idx3", "labels-idx1"))
     whole = images.read_bytes()
-    for content, words in ((b"<!DOCTYPE html><p>", "web page"), (whole[:100], "not a whole"), (b"", "not a whole")):
+    for content, words in (
+        (b"<!DOCTYPE html><p>", "web page"),
+        (whole[:100], "not a complete"),
+        (b"", "not a complete"),
+    ):
         images.write_bytes(content)
         with pytest.raises(InputError, match=words):
             data.load(tmp_path)

@@ -258,7 +258,7 @@ def test_settings_of_another_reader_do_not_disturb():
 
 BAD_OPTIONS = {
     "axis must be 0, 1 or 2, got 7": {"axis": 7},
-    "window must be two rising numbers, got 2 and 1": {"window": (2, 1)},
+    "window must be two increasing numbers, got 2 and 1": {"window": (2, 1)},
     "audio must be one of log-mel, waveform, got 'loud'": {"audio": "loud"},
     r"audio_seconds must be in \(0, 600\], got 0": {"audio_seconds": 0},
     "audio_rate must be at least 1, got 0": {"audio_rate": 0},

@@ -1,6 +1,6 @@
-"""What a person asks for, as functions of values: train, resume, sample, encode, evaluate, report.
+"""The commands as Python functions: train, resume, sample, encode, evaluate, report.
 
-The command line, a page and a notebook call these; an `Observer` hears what happens on the way.
+The command line, a page and a notebook call these; an `Observer` receives the progress.
 """
 
 from neurosql.app.encoding import encode

@@ -33,7 +33,7 @@ class Encoded:
     labels: np.ndarray | None
     """(n,): names of the classes that a class-conditional model found."""
     names: np.ndarray | None
-    """(n,): names of the files, where each image has one."""
+    """(n,): names of the files, if each image has one."""
     path: Path
 
 
@@ -60,15 +60,15 @@ def encode(
 
 
 def alike(run: Run, folder: RunFolder, source: str, limit: int | None, skip_bad: bool, part: str) -> ImageSet:
-    """A source's images, brought to the shape of the training images by the same steps."""
+    """A source's images, prepared in the same way as the training images."""
     how, _ = runs.reading_of(folder)
     how = _as_prepared(run, dataclasses.replace(how, limit=limit, skip_bad=skip_bad, split=None, group="none"))
     images = data.load(source, settings=how, like=run.like)
     if part not in images.parts:
-        raise InputError(f"{source} has no {part} part of its own: it has {', '.join(images.parts)}")
+        raise InputError(f"{source} has no {part} part: it has {', '.join(images.parts)}")
     images = images.parts[part]
     if images.shape != run.data.shape:
-        raise InputError(f"the model's samples have shape {run.data.shape}, those of {source} {images.shape}")
+        raise InputError(f"the model's samples have shape {run.data.shape}, but those of {source} have {images.shape}")
     return images
 
 

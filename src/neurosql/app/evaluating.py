@@ -1,4 +1,4 @@
-"""Score a trained model and write what was found: scores.json, pictures of copies, the page."""
+"""Score a trained model and write the results: scores.json, pictures of copies, the page."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Evaluated:
 def evaluate(
     path: str | Path, against: str | None = None, options: Options | None = None, observer: Observer = QUIET
 ) -> Evaluated:
-    """Score a run on the images that it was trained on and on those that it was not, or on those of `against`."""
+    """Score a run on its training images and on images that it was not trained on: its own, or those of `against`."""
     run, folder = runs.open_run(path), RunFolder.existing(path)
     train, heldout = sets(run, folder)
     if against is not None:
         heldout = data.load(against)
         if heldout.shape != train.shape:
-            raise InputError(f"{against} holds samples of shape {heldout.shape}, the model's have {train.shape}")
+            raise InputError(f"the samples of {against} have shape {heldout.shape}, but the model's have {train.shape}")
     found = evaluation.evaluate(run, train, heldout, options, progress=observer.progress)
     records = {score.key: score.record() for score in found.scores}
     folder.write_json(SCORES, records)

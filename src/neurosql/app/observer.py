@@ -1,4 +1,4 @@
-"""Who hears what happens while something long is under way."""
+"""How a caller follows a task that takes long."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Any
 
 
 class Observer:
-    """Hears nothing: what Python callers want. A subclass prints, or streams to a page."""
+    """Ignores everything, as Python callers want. A subclass prints, or streams to a page."""
 
     progress: bool = False
-    """Whether bars may be drawn on the terminal."""
+    """Whether progress bars may be drawn on the terminal."""
 
     def say(self, line: str) -> None:
-        """A line that a person should read."""
+        """Called with a line for the user."""
 
     def epoch(self, figures: dict[str, Any]) -> None:
-        """The figures of an epoch that has ended."""
+        """Called with the figures of each finished epoch."""
 
 
 class Terminal(Observer):
-    """Prints, and draws bars where there is a terminal."""
+    """Prints lines, and draws progress bars on a terminal."""
 
     progress = True
 

@@ -12,7 +12,7 @@ from neurosql.report import bench, page
 
 
 def report(path: str | Path) -> list[Path]:
-    """Write the page of what lies at a path; returns the files that were written."""
+    """Write the page of a run, a table of results or a folder of tables; returns the files that were written."""
     place = Path(path)
     if (place / CONFIG).is_file():
         folder = RunFolder.existing(path)

@@ -25,7 +25,7 @@ def sample(
 ) -> Path:
     """Draw n samples of a run and write them: a .png sheet, a .npy or .npz array, or a folder of single pictures.
 
-    By default it is the sheet, or the array where samples are no pictures, in the run's folder. Returns the path.
+    By default, write a sheet to the run's folder, or an array if samples are not pictures. Returns the path.
     """
     how = how or Sampling()
     run = runs.open_run(path)
@@ -36,7 +36,7 @@ def sample(
     target = Path(out) if out else Path(path) / f"samples-seed{seed}{words}{suffix}"
     if target.suffix == ".png":
         if not modality.is_picture:
-            raise InputError(f"{modality.plural} have no picture sheet: give a .npy or .npz file")
+            raise InputError(f"{modality.plural} can't be drawn on a sheet: give a .npy or .npz file")
         target.parent.mkdir(parents=True, exist_ok=True)
         pictures.sheet(images, target, columns=max(1, round(n**0.5)))
     elif target.suffix in (".npy", ".npz"):

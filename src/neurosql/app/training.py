@@ -1,4 +1,4 @@
-"""Train a model, or go on training it, and finish its folder: scores, pictures and the page."""
+"""Train a model, or resume its training, and finish its folder: scores, pictures and the page."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ QUIET = Observer()
 
 @dataclass
 class Trained:
-    """A run that has come to its end."""
+    """A finished run."""
 
     run: Run
     folder: RunFolder
     written: list[str] = field(default_factory=list)
-    """Names of the files that the call left in the folder; none where the run was finished before."""
+    """Names of the files that the call wrote to the folder; empty if the run was finished before."""
     scores: list[Score] = field(default_factory=list)
 
 
 def read(source: str, how: DataSettings, settings: Settings) -> ImageSet:
-    """The samples of a training, in parts: official ones, those of a split file, or drawn by the run's seed."""
+    """The samples to train on, in parts: official ones, those of a split file, or drawn by the run's seed."""
     training = settings.training
     images = data.load(source, seed=training.seed, settings=how)
     if how.split is not None:
@@ -52,7 +52,7 @@ def train(
     how: DataSettings | None = None,
     observer: Observer = QUIET,
 ) -> Trained:
-    """Train on the samples of a source and leave a run folder, by default the next free one under runs/.
+    """Train on the samples of a source and write a run folder, by default the next free one under runs/.
 
     Raises `Stopped` after Ctrl-C: its `path` then holds a checkpoint to resume from.
     """
@@ -70,7 +70,7 @@ def train(
 
 
 def resume(path: str | Path, source: str | None = None, observer: Observer = QUIET) -> Trained:
-    """Go on with a stopped run; a finished one only gets what its folder lacks."""
+    """Continue a stopped run; a finished run only gets the files that its folder lacks."""
     folder = RunFolder.existing(path)
     if runs.is_finished(folder):
         run = runs.open_run(path)
@@ -86,7 +86,7 @@ def resume(path: str | Path, source: str | None = None, observer: Observer = QUI
 
 
 def finish(run: Run, x: np.ndarray, folder: RunFolder) -> Trained:
-    """Scores, pictures and the page of a run trained on x (n, *shape)."""
+    """Write the scores, the pictures and the page of a run trained on x (n, *shape)."""
     scores = []
     if run.has_codes and "ssim" in run.data.modality.costs:
         scores.append(reconstruction_score(x, run.reconstruct()))
@@ -98,7 +98,7 @@ def finish(run: Run, x: np.ndarray, folder: RunFolder) -> Trained:
 
 
 def sets(run: Run, folder: RunFolder) -> tuple[ImageSet, ImageSet | None]:
-    """The images that a run was trained on, in its order, and those that it was not."""
+    """The images that a run was trained on, in its order, and images that it was not trained on."""
     how, seed = runs.reading_of(folder)
     images = data.load(run.data.path, settings=how, seed=seed)
     if images.fingerprint != run.data.fingerprint:
@@ -112,7 +112,7 @@ def sets(run: Run, folder: RunFolder) -> tuple[ImageSet, ImageSet | None]:
 
 
 def claimed(source: str) -> Path:
-    """runs/NAME-1, or the next number that is free: made here, so that nobody else takes it."""
+    """Create runs/NAME-1, or the next free number, so that no other run takes it."""
     stem = stem_of(source)
     for number in itertools.count(1):
         path = Path("runs") / f"{stem}-{number}"
@@ -124,7 +124,7 @@ def claimed(source: str) -> Path:
 
 
 def stem_of(source: str) -> str:
-    """A name for what is made of a source."""
+    """A file name for results from a source."""
     try:
         path = catalogue.find(source)[1].resolve()
     except InputError:

@@ -29,9 +29,9 @@ def run(
     retry: bool = False,
     progress: bool = True,
 ) -> Path:
-    """Run what is left of an experiment, and return the path of its table.
+    """Run what is left of an experiment; returns the path of its table.
 
-    Arguments are those of `neurosql bench run`; `at_once` is the number of runs side by side.
+    The arguments are those of `neurosql bench run`; `at_once` is the number of runs at the same time.
     """
     from neurosql.bench import queue, sources
     from neurosql.errors import InputError

@@ -14,7 +14,7 @@ from neurosql.errors import InputError
 
 
 def show(budget: str) -> None:
-    """List the experiments with the number of their runs."""
+    """List the experiments with their numbers of runs."""
     width = max(map(len, EXPERIMENTS))
     for name in EXPERIMENTS:
         experiment = find(name)
@@ -59,11 +59,11 @@ def run(
     try:
         queue.run(plan, slots)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("stopped; the same command goes on where it was") from None
+        raise KeyboardInterrupt("stopped; run the same command again to continue") from None
     plan.save()
     failed = [row for key, row in plan.results.items() if key in every and row["status"] == rows.FAILED]
     if failed:
-        print(f"failed     {len(failed)} runs: their reasons are in the table; --retry runs them again")
+        print(f"failed     {len(failed)} runs: the reasons are in the table; --retry repeats them")
     for name in plan.jobs:
         if plan.table(name).is_file():
             print(f"wrote      {plan.table(name)}")
@@ -82,7 +82,7 @@ def migrate(folder: str, budget: str | None) -> None:
     """Bring results of earlier versions up to date, and say what was done."""
     budget = budget or Path(folder).resolve().name
     if budget not in SCALES:
-        raise InputError(f"name the budget of {folder} by --budget: its folder is not called {', '.join(SCALES)}")
+        raise InputError(f"give the budget of {folder} with --budget: its name is none of {', '.join(SCALES)}")
     moved = migration.migrate(Path(folder), budget)
     for done in moved:
         print(f"migrated   {done.sentence()}")

@@ -46,11 +46,11 @@ class Difference:
     """First minus second."""
     p: float
     adjusted: float
-    """By Holm's correction over all comparisons of the table."""
+    """p after Holm's correction over all comparisons of the table."""
 
     @property
     def winner(self) -> str | None:
-        """Who is better, if the difference holds up."""
+        """The better contender, if the difference holds up; else None."""
         sign = self.column.record.sign
         if sign == 0 or self.mean == 0 or not self.adjusted < SIGNIFICANT:
             return None
@@ -58,7 +58,7 @@ class Difference:
 
     @property
     def loser(self) -> str | None:
-        """Who is worse, if the difference holds up."""
+        """The worse contender, if the difference holds up; else None."""
         return None if self.winner is None else self.second if self.winner == self.first else self.first
 
 
@@ -76,19 +76,19 @@ class Table:
     floors: dict[tuple[Group, Column], float] = field(default_factory=dict)
     """By group and column."""
     printed: dict[tuple[Group, str, str], float] = field(default_factory=dict)
-    """The paper's figures, by group, contender and name of the score: of samples unless noted, it says of all."""
+    """The paper's figures, by group, contender and name of the score: of samples unless noted, the paper says."""
     differences: list[Difference] = field(default_factory=list)
     seeds: int = 0
     verdicts: dict[tuple[Group, str], str] = field(default_factory=dict)
     """Memorisation: the worst verdict of all seeds."""
 
     def column(self, key: str) -> Column:
-        """The column of the experiment that is called so in words."""
+        """The column of the experiment with this key."""
         return find_column(self.experiment.columns, key)
 
     @property
     def groups(self) -> list[Group]:
-        """In the order of the lines."""
+        """Groups, in the order of the lines."""
         return list(dict.fromkeys(group for group, _ in self.lines))
 
     @property
@@ -97,7 +97,7 @@ class Table:
         return list(dict.fromkeys(arm for _, arm in self.lines))
 
     def wins(self) -> dict[str, tuple[int, int, int]]:
-        """Comparisons that each contender won, lost and had, by contender."""
+        """Numbers of comparisons that each contender won, lost and was part of."""
         found: dict[str, list[int]] = {arm: [0, 0, 0] for arm in self.arms}
         for difference in self.differences:
             for arm in (difference.first, difference.second):
@@ -108,7 +108,7 @@ class Table:
 
 
 def build(experiment: Experiment, rows: Iterable[Row], averaged: bool = False) -> Table:
-    """The table of an experiment; `averaged` over latent dimensions."""
+    """The table of an experiment; with `averaged`, that of averages over latent dimensions."""
     rows = [row for row in rows if row["status"] == DONE]
     ratios = _ratios(rows, experiment)
 
@@ -152,9 +152,9 @@ def build(experiment: Experiment, rows: Iterable[Row], averaged: bool = False) -
 
 
 def _ratios(rows: list[Row], experiment: Experiment) -> dict[tuple[int, Column], float]:
-    """What the columns that are ratios hold, by row.
+    """The values of the columns that are ratios, by row.
 
-    A contender without a latent dimension is divided by the first latent dimension that the other contender has.
+    For a contender without a latent dimension, the divisor is the other contender at its first latent dimension.
     """
     found: dict[tuple[int, Column], float] = {}
     for column in experiment.columns:
@@ -177,7 +177,7 @@ def _ratios(rows: list[Row], experiment: Experiment) -> dict[tuple[int, Column],
 
 
 def _comparable(rows: list[Row], factors: tuple[str, ...]) -> list[Row]:
-    """Without contenders that ran in some of the latent dimensions only: their averages are of something else."""
+    """The rows without contenders that ran in only some latent dimensions: their averages can't be compared."""
     dims: dict[Group, set[Any]] = {}
     own: dict[tuple[Group, str], set[Any]] = {}
     for row in rows:
@@ -195,7 +195,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def paired_p(first: Sequence[float], second: Sequence[float]) -> float:
-    """Two-sided p of the paired t test; 1 where there is nothing to test."""
+    """Two-sided p of the paired t test; 1 if there is nothing to test."""
     difference = np.array(first, float) - np.array(second, float)
     if len(difference) < 2 or not difference.any():
         return 1.0
@@ -224,7 +224,7 @@ def _compare(table: Table, by_seed: dict[tuple[Group, str, Column], dict[int, fl
             continue
         for group, arms in contenders(table).items():
             for (at, first), (to, second) in combinations(arms, 2):
-                # Contenders without a latent dimension meet those of every dimension, and each other once.
+                # Contenders without a latent dimension meet those of every dimension, but each other only once.
                 if group not in (at, to):
                     continue
                 a, b = by_seed.get((at, first, column)), by_seed.get((to, second, column))
@@ -276,7 +276,7 @@ def printed_figures() -> dict[tuple[str, str, str, str], dict[str, float]]:
 def _printed(
     experiment: Experiment, named: dict[str, Any], backbones: set[str], method: str | None
 ) -> dict[str, float]:
-    """The paper's figures that belong beside a line."""
+    """The paper's figures for a line."""
     if method is None:
         return {}
     data, dim = str(named.get("data", "mnist")), str(named.get("latent_dim", ""))
@@ -290,7 +290,7 @@ def _printed(
 
 
 def severity(verdict: str) -> int:
-    """Verdicts on memorisation, from the mildest on."""
+    """The rank of a verdict on memorisation, from the mildest up."""
     return ("", "no sign", "some", "clear").index(verdict) if verdict in ("", "no sign", "some", "clear") else 3
 
 

@@ -15,19 +15,19 @@ from neurosql.settings import METHODS, Sampling, Settings
 
 SMOKE, LAPTOP, PAPER = "smoke", "laptop", "paper"
 OF_DIGITS = 28
-"""Pixels on each side of a digit of MNIST."""
+"""Pixels per side of an MNIST digit."""
 LATER = {"mapping": 0, "mapping_width": 128}
-"""Settings that came after the first results, with their defaults: runs that leave them so keep their hash."""
+"""Settings added after the first results, with their defaults: runs that do not use them keep their hash."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of everything a budget allows; what is not said here is as in `presets.BUDGETS`."""
+    """The sizes that a budget allows, besides those in `presets.BUDGETS`."""
 
     images: int
     """Training images."""
     pixels: int | None
-    """Pixels on each side, where the experiment does not say; None is the data set's own size."""
+    """Pixels per side, unless the experiment says; None is the data set's own size."""
     seeds: int
     samples: int
     """Samples that an evaluation draws."""
@@ -37,7 +37,7 @@ class Scale:
     """Images that the downstream classifier learns from."""
     classifier_steps: int = 1200
     epochs: int | None = None
-    """Epochs, where a bench of many runs has fewer than the budget allows a single one."""
+    """Epochs, if the runs of a bench have fewer than the budget allows a single run."""
 
 
 SCALES = {
@@ -49,18 +49,18 @@ SCALES = {
 
 @dataclass(frozen=True)
 class Arm:
-    """A contender: a method, its preset, and what is set differently from that."""
+    """A contender: a method, its preset, and the settings that differ from the preset."""
 
     name: str
-    """What the table calls it."""
+    """Its name in the table."""
     method: str = "neurosql"
     preset: str = "recommended"
     own: Mapping[str, Any] = field(default_factory=dict)
-    """Settings by field name; they win over preset and budget."""
+    """Settings by field name; they override preset and budget."""
     longer: int = 1
-    """Times the epochs that the others have."""
+    """Factor on the number of epochs."""
     printed: str | None = None
-    """What the paper calls it, where it has figures for it."""
+    """Its name in the paper, if the paper has figures for it."""
     sampling: Sampling = field(default_factory=Sampling)
     """How its samples are drawn."""
 
@@ -74,13 +74,13 @@ class Grid:
     backbones: tuple[str, ...] = ("convnet",)
     dims: tuple[int, ...] = (8,)
     dims_of_paper: tuple[int, ...] | None = None
-    """Latent dimensions at the paper's budget, where they are others."""
+    """Latent dimensions at the paper's budget, if they differ."""
     images: tuple[int | None, ...] = (None,)
     """Training images; None is the budget's number."""
     pixels: tuple[int | None, ...] = (None,)
-    """Pixels on each side; None is what the budget says."""
+    """Pixels per side; None is the budget's number."""
     batches: tuple[int | None, ...] = (None,)
-    """Images per step; None is the budget's."""
+    """Images per step; None is the budget's number."""
 
 
 @dataclass(frozen=True)
@@ -90,38 +90,38 @@ class Experiment:
     name: str
     title: str
     question: str
-    """What it answers, in a sentence."""
+    """The question that it answers, in one sentence."""
     grids: tuple[Grid, ...]
     columns: tuple[Column, ...]
     """Scores and resources."""
     rows: tuple[str, ...] = ("data", "latent_dim")
     """What tells the groups of rows apart; contenders are compared within a group."""
     averaged: bool = False
-    """Also a table of averages over the latent dimensions."""
+    """Whether there is also a table of averages over the latent dimensions."""
     alone: bool = False
-    """Runs one after another, with nothing beside them and all threads: it measures time."""
+    """Whether its runs go one at a time, with all threads and nothing else running: it measures time."""
     downstream: bool = False
-    """Trains the downstream classifier."""
+    """Whether the downstream classifier is trained."""
     scored: bool = True
     """Whether the models are evaluated: runs that only measure time are not."""
     figures: tuple[str, ...] = ()
     """Pictures beside the table: `samples` and latent `planes` of the first seed, and `lines` against the number of
     images. With `contact` the samples are the result, and come first."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What all contenders share, by field name, besides what the budget sets."""
+    """Settings that all contenders share, by field name, besides those of the budget."""
     epochs: Mapping[str, int] = field(default_factory=dict)
-    """Epochs by budget, where it isn't the budget's number."""
+    """Epochs by budget, if not the budget's own number."""
     seeds: Mapping[str, int] = field(default_factory=dict)
-    """Seeds by budget, where it isn't the budget's number."""
+    """Seeds by budget, if not the budget's own number."""
     printed_under: str = ""
-    """The backbone that the paper prints its figures under, where that isn't the one of the runs."""
+    """The backbone of the paper's figures, if it isn't that of the runs."""
 
     def __post_init__(self) -> None:
         for column in self.columns:
             column.check()
 
     def jobs(self, budget: str, seeds: int | None = None) -> Iterator[Job]:
-        """Every run of the experiment, seed by seed: with one seed done there is a first table."""
+        """Every run of the experiment, seed by seed: once one seed is done, there is a first table."""
         scale = scale_of(budget)
         for seed in range(self.seeds.get(budget, scale.seeds) if seeds is None else seeds):
             yield from (self._job(cell, budget, scale, seed) for cell in self._cells(budget))
@@ -171,7 +171,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Job:
-    """One run of an experiment: a process of its own."""
+    """One run of an experiment, in its own process."""
 
     experiment: str
     budget: str
@@ -203,14 +203,14 @@ class Job:
 
     @property
     def config(self) -> str:
-        """A hash of everything that decides the result but the seed: what two experiments share is run once."""
+        """A hash of all that decides the result except the seed: a run that two experiments share is made once."""
         settings = self.settings.flat()
         for name in ("seed", "device", *(name for name, usual in LATER.items() if settings.get(name) == usual)):
             settings.pop(name)
         content = {"data": self.data, "images": self.images, "pixels": self.pixels, "settings": settings}
         content |= {"samples": self.samples, "synthetic": self.synthetic, "alone": self.alone}
         content |= {"classifier_steps": self.classifier_steps}
-        # Only where it was chosen: runs that are sampled as usual keep their hash.
+        # Only if it was chosen: runs with the usual sampling keep their hash.
         content |= {"sampling": asdict(self.sampling)} if self.sampling != Sampling() else {}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -237,13 +237,13 @@ class Job:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Job:
-        """The job that `record` gave."""
+        """The job from its `record`."""
         settings = Settings.from_sections(record["settings"]["method"], record["settings"]["sections"])
         return cls(**record | {"settings": settings, "sampling": Sampling(**record.get("sampling", {}))})
 
 
 def scale_of(budget: str) -> Scale:
-    """How much of everything a budget allows."""
+    """The sizes that a budget allows."""
     if budget not in SCALES:
         raise InputError(f"budget must be one of {', '.join(SCALES)}, got {budget!r}")
     return SCALES[budget]

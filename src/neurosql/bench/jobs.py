@@ -1,4 +1,4 @@
-"""Names of what lies in a folder of results, and of what a run leaves in its own. Nothing here imports torch."""
+"""Names of files in a folder of results, and in the folder of each run. Nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ JOB, RESULT, REASON, RUN, LOCK, LOG = "job.json", "result.json", "reason.txt", "
 SAMPLES = "samples.npz"
 """`samples` (n, c, h, w) uint8: what a sheet shows of a run."""
 PLANE = "plane.npz"
-"""`codes` (n, 2), `classes`, and where there are labels `labels` (n,): the latent plane of a run."""
+"""`codes` (n, 2), `classes` and, if there are labels, `labels` (n,): the latent plane of a run."""
 LEFT = (SAMPLES, PLANE)

@@ -1,8 +1,8 @@
-"""Results of earlier versions, brought to the form and under the names of this one.
+"""Convert results of earlier versions to the format and the names of this one.
 
-Two things may be behind: scores that stand as columns of the table of runs, one per `name features mode` and one per
-`floor: name features mode`; and the config of a run, a hash of all its settings, after settings were renamed. A run is
-known again by its identity, everything that tells runs of a table apart but that hash.
+Two things may be out of date. Scores may be columns of the table of runs, one per `name features mode` and one per
+`floor: name features mode`. The config of a run, a hash of all its settings, may be from before settings were renamed.
+A run is recognised by its identity: everything that tells the runs of a table apart, except that hash.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ FLOOR = "floor: "
 
 @dataclass
 class Moved:
-    """What became of one table."""
+    """What was done to one table."""
 
     name: str
     runs: int = 0
     scores: int = 0
-    """Scores that left the table of runs."""
+    """Scores that were moved out of the table of runs."""
     rekeyed: dict[rows.Key, rows.Key] = field(default_factory=dict)
     unmatched: list[str] = field(default_factory=list)
-    """Runs that the declaration does not know; they stay as they are."""
+    """Runs that are not in the declaration; they stay as they are."""
 
     def sentence(self) -> str:
         """What was done, in words."""
@@ -44,9 +44,9 @@ class Moved:
 
 
 def migrate(folder: Path, budget: str, experiments: Iterable[Experiment] | None = None) -> list[Moved]:
-    """Bring every table of a folder up to date; nothing is written where one of them is not understood.
+    """Bring every table of a folder up to date; nothing is written if one of them is not understood.
 
-    `experiments` are those that the tables belong to; by default all registered ones.
+    `experiments` are the ones that the tables belong to; by default all registered ones.
     """
     chosen = map(find, EXPERIMENTS) if experiments is None else experiments
     declared = {experiment.name: experiment for experiment in chosen}
@@ -57,7 +57,7 @@ def migrate(folder: Path, budget: str, experiments: Iterable[Experiment] | None 
         raise InputError(f"no results in {folder}")
     unknown = [path.name for path in tables if path.stem not in declared]
     if unknown:
-        raise InputError(f"no experiment has the results {', '.join(unknown)}: nothing was changed")
+        raise InputError(f"no experiment belongs to {', '.join(unknown)}: nothing was changed")
     known = columns_by_key()
     found = {path: _converted(path, known) for path in tables}
     moved = []
@@ -72,7 +72,7 @@ def migrate(folder: Path, budget: str, experiments: Iterable[Experiment] | None 
 
 
 def columns_by_key() -> dict[str, Column]:
-    """Every column that a score can have, by its name in words."""
+    """Every column that a score can have, by key."""
     records = [record_of(name) for name in SCORES]
     columns = [Column(r.name, f, m) for r in records for f in r.features or ("",) for m in r.modes or ("",)]
     return {column.key: column for column in columns}
@@ -86,7 +86,7 @@ def _converted(path: Path, known: Mapping[str, Column]) -> tuple[list[rows.Row],
         return list(rows.read(path).values()), 0
     strange = [name for name in heads if name.removeprefix(FLOOR) not in known]
     if strange:
-        raise InputError(f"{path} has a column that no score is called by, {strange[0]!r}: nothing was changed")
+        raise InputError(f"{path} has a column {strange[0]!r}, which is no score: nothing was changed")
     values = [name for name in heads if not name.startswith(FLOOR)]
     runs, count = [], 0
     for line in lines:
@@ -101,7 +101,7 @@ def _converted(path: Path, known: Mapping[str, Column]) -> tuple[list[rows.Row],
 
 
 def _rekeyed(table: list[rows.Row], experiment: Experiment, budget: str, done: Moved) -> list[rows.Row]:
-    """The runs under the config that the declaration gives them. What is current stays, whoever else claims it."""
+    """The runs with the config that the declaration gives them. Runs that have such a config already keep it."""
     seeds = 1 + max((int(row["seed"]) for row in table), default=0)
     declared = {_identity(rows.identity(job)): job.key for job in experiment.jobs(budget, seeds)}
     taken = {rows.key_of(row) for row in table} & set(declared.values())
@@ -111,7 +111,7 @@ def _rekeyed(table: list[rows.Row], experiment: Experiment, budget: str, done: M
         if old in taken:
             found.append(row)
         elif current is None or current in taken:
-            why = "is not declared" if current is None else "stands in the table already"
+            why = "is not declared" if current is None else "is in the table already"
             words = " ".join(f"{name}={row[name]}" for name in rows.IDENTITY if row[name] != "")
             done.unmatched.append(f"{words} {why}")
             found.append(row)
@@ -127,7 +127,7 @@ def _identity(row: rows.Row) -> tuple[str, ...]:
 
 
 def _rename_jobs(jobs: Path, moved: list[Moved]) -> None:
-    """The folders of re-keyed runs, where they are still there and all tables agree on the name."""
+    """Rename the folders of re-keyed runs, if they still exist and all tables agree on the name."""
     wanted: dict[rows.Key, set[rows.Key]] = {}
     for done in moved:
         for old, current in done.rekeyed.items():

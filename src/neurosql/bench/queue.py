@@ -1,4 +1,4 @@
-"""The queue of a bench: one process per run, as many at once as the machine bears, resumable at any moment."""
+"""The queue of a bench: one process per run, as many at once as the machine allows, resumable at any time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from neurosql.bench.jobs import JOBS, LEFT, LOG, REASON, RESULT
 from neurosql.errors import InputError
 
 GIGABYTES_EACH = 1.5
-"""Memory that a run is expected to need, at most."""
+"""The most memory that a run is expected to need."""
 POLL = 0.2
 LAST_WORDS = 400
 
@@ -36,7 +36,7 @@ class Plan:
     root: str | None = None
     left: list[Job] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    """Data sets that are not at hand."""
+    """Data sets that were not found."""
     results: dict[rows.Key, rows.Row] = field(default_factory=dict)
 
     def folder(self, job: Job) -> Path:
@@ -55,7 +55,7 @@ class Plan:
                 rows.write(self.table(name), found)
 
     def _outcome(self, job: Job) -> rows.Row:
-        """A result without its identity: an experiment may call the same run by a name of its own."""
+        """A result without its identity: each experiment may have its own name for the same run."""
         return {k: v for k, v in self.results[job.key].items() if k not in rows.IDENTITY}
 
 
@@ -69,9 +69,9 @@ def plan(
     retry: bool = False,
     rescore: bool = False,
 ) -> Plan:
-    """What the tables hold already, and what is left.
+    """What the tables hold already, and what is left to do.
 
-    `retry` has what failed run again; `rescore` has trained models, where they are still there, evaluated anew.
+    `retry` repeats runs that failed; `rescore` evaluates trained models again, if they still exist.
     """
     jobs = {experiment.name: list(experiment.jobs(budget, seeds)) for experiment in experiments}
     made = Plan(out, jobs, root)
@@ -86,13 +86,13 @@ def plan(
     undone = {job: sources.path_of(job, root) for job in mine if job.key not in made.results}
     made.missing = sorted({job.data for job, source in undone.items() if source is None})
     made.left = [job for job, source in undone.items() if source is not None]
-    # Seed by seed, so that there are first tables soon; runs that measure time come last, when nothing else is running.
+    # Seed by seed, so that first tables exist soon; runs that measure time come last, when nothing else is running.
     made.left.sort(key=lambda job: (job.alone, job.seed))
     return made
 
 
 def _tables(out: Path, first: list[str]) -> list[Path]:
-    """The tables of a folder, the named ones first: experiments have runs in common, declared by whom they may."""
+    """All tables of a folder, the named ones first: a run that an experiment needs may be in another's table."""
     named = [out / f"{name}.csv" for name in first]
     return named + [path for path in sorted(out.glob("*.csv")) if path not in named and rows.is_table(path)]
 
@@ -108,7 +108,7 @@ def _forget_scores(plan: Plan, jobs: Iterable[Job]) -> None:
 
 
 def at_once() -> int:
-    """How many runs the machine bears: a core each, and memory."""
+    """How many runs the machine can take at once, by its cores and its memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     free = float("inf")
     with suppress(ValueError, OSError, AttributeError):
@@ -117,7 +117,7 @@ def at_once() -> int:
 
 
 def run(plan: Plan, slots: int, progress: bool = True) -> None:
-    """Carry out what is left of a plan; Ctrl-C stops, and the next call goes on."""
+    """Run what is left of a plan. Ctrl-C stops it; the next call continues."""
     view = _View(plan, slots, progress)
     pending = list(plan.left)
     running: dict[subprocess.Popen[bytes], Job] = {}
@@ -165,7 +165,7 @@ def _start(plan: Plan, job: Job) -> subprocess.Popen[bytes]:
 
 
 def _collect(plan: Plan, job: Job, status: int) -> rows.Row:
-    """The row that a run left, or one with the reason why it has none."""
+    """The row that a run left, or a row that says why there is none."""
     from neurosql.bench import work
 
     folder = plan.folder(job)
@@ -209,7 +209,7 @@ class _View:
         return ""
 
     def remaining(self, pending: list[Job], running: list[Job]) -> float:
-        """Seconds, from what runs of the same kind have taken so far."""
+        """Seconds left, estimated from finished runs of the same kind."""
         taken: dict[tuple[str, ...], list[float]] = {}
         for row in self.plan.results.values():
             if row["status"] == rows.DONE:
@@ -246,11 +246,11 @@ def shard_of(text: str) -> tuple[int, int]:
             return part, parts
     except ValueError:
         pass
-    raise InputError(f"a shard is i/k with 1 <= i <= k, such as 2/8, got {text!r}")
+    raise InputError(f"shard must be i/k with 1 <= i <= k, such as 2/8, got {text!r}")
 
 
 def merge(experiments: Iterable[Experiment], budget: str, out: Path, others: list[Path]) -> dict[str, int]:
-    """Join the tables that other folders hold into those of `out`, with what sheets are drawn from."""
+    """Join the tables of other folders into those of `out`, and copy what sheets are drawn from."""
     counts = {}
     for folder in others:
         if not folder.is_dir():
@@ -271,7 +271,7 @@ def merge(experiments: Iterable[Experiment], budget: str, out: Path, others: lis
 
 
 def ordered(experiment: Experiment, budget: str, found: dict[rows.Key, rows.Row]) -> list[rows.Row]:
-    """Rows in the order of the declaration, and then those that it does not know."""
+    """Rows in the order of the declaration, then those that are not in it."""
     most = 1 + max((key[1] for key in found), default=0)
     known = [job.key for job in experiment.jobs(budget, most)]
     place = {key: number for number, key in enumerate(known)}

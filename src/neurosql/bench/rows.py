@@ -2,7 +2,7 @@
 
 `NAME.csv` has one row per run: what was run, how it ended, what it took, and on which machine. `scores/NAME.csv` has
 one row per run and score, with its features, its mode and its floor in columns of their own. Scores are written first:
-a run that stands in the table always has its scores.
+a run that is in the table always has its scores.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class Found(NamedTuple):
 
 
 def identity(job: Job) -> Row:
-    """What a row says of its job."""
+    """The columns of a row that describe its job."""
     values = {name: getattr(job, name) for name in IDENTITY}
     return {name: "" if value is None else value for name, value in values.items()}
 
 
 def key_of(row: Row) -> Key:
-    """What tells the run of a row apart: its config and its seed."""
+    """What identifies the run of a row: its config and its seed."""
     return row["config"], int(row["seed"])
 
 
 def value_of(row: Row, column: Column) -> Any:
-    """What a run has in a column: a resource, or a score; None where it has nothing."""
+    """The value of a run in a column, a resource or a score; None if it has none."""
     if column.measured:
         return row.get(column.score)
     found = row.get(SCORES, {}).get(column)
@@ -67,31 +67,31 @@ def value_of(row: Row, column: Column) -> Any:
 
 
 def floor_of(row: Row, column: Column) -> float | None:
-    """The floor of a score of a run."""
+    """The floor of a run's score, or None."""
     found = row.get(SCORES, {}).get(column)
     return None if found is None else found.floor
 
 
 def scores_path(path: Path) -> Path:
-    """Where the scores of a table of runs lie."""
+    """The path of the scores of a table of runs."""
     return path.parent / SCORES / path.name
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file begins as a table of runs does."""
+    """Whether a file begins like a table of runs."""
     with path.open(encoding="utf-8", errors="replace") as file:
         return file.readline().startswith(",".join(IDENTITY))
 
 
 def read(path: Path) -> dict[Key, Row]:
-    """The runs of a table with their scores, by config and seed; no file is no runs."""
+    """The runs of a table with their scores, by config and seed; empty if there is no file."""
     if not path.is_file():
         return {}
     lines = read_lines(path)
     unknown = sorted({name for line in lines[:1] for name in line if name not in FIELDS})
     if lines and unknown:
         raise InputError(
-            f"{path} is not a table of results of this version, it has a column {unknown[0]!r}: if an earlier version "
+            f"{path} is not a table of results of this version: it has a column {unknown[0]!r}. If an earlier version "
             f"wrote it, run `neurosql bench migrate {path.parent}`"
         )
     try:
@@ -117,15 +117,15 @@ def read_lines(path: Path) -> list[dict[str, str]]:
 
 
 def parsed(line: dict[str, str]) -> Row:
-    """A line of a table of runs, its numbers as numbers; scores are put in later."""
+    """A line of a table of runs, with its numbers as numbers; scores are added later."""
     return {name: _value(name, text) for name, text in line.items()} | {SCORES: {}}
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:
-    """Replace the two files of a table, each of them whole: scores first.
+    """Replace the two files of a table, each as a whole, scores first.
 
-    Runs stand in the order that they are given in, and the scores of a run in alphabetical order, so that one more run
-    adds lines and changes none.
+    Runs keep the given order, and the scores of a run are in alphabetical order, so that one more run adds lines and
+    changes none.
     """
     rows = list(rows)
     scores = [
@@ -139,7 +139,7 @@ def write(path: Path, rows: Iterable[Row]) -> None:
 
 
 def write_lines(path: Path, heads: Iterable[str], lines: Iterable[Row]) -> None:
-    """Replace a CSV file whole; floats keep every digit."""
+    """Replace a CSV file as a whole; floats keep every digit."""
     text = io.StringIO()
     table = csv.DictWriter(text, list(heads), restval="", lineterminator="\n")
     table.writeheader()
@@ -154,7 +154,7 @@ def record(row: Row) -> dict[str, Any]:
 
 
 def from_record(record: dict[str, Any]) -> Row:
-    """The row that `record` gave."""
+    """The row from its `record`."""
     scores = {Column(*words[:3]): Found(*words[3:]) for words in record[SCORES]}
     return record | {SCORES: scores}
 
@@ -164,7 +164,7 @@ def _place(column: Column) -> tuple[str, str, str]:
 
 
 def merge(tables: Iterable[dict[Key, Row]]) -> dict[Key, Row]:
-    """All rows of several tables: of two rows of a run a finished one wins, then the first."""
+    """All rows of several tables. If a run has two rows, a finished one wins, else the first."""
     merged: dict[Key, Row] = {}
     for table in tables:
         for key, row in table.items():
@@ -178,7 +178,7 @@ def _text(value: Any) -> Any:
 
 
 def _value(name: str, text: str | None) -> Any:
-    """A cell as a number where it is one."""
+    """A cell as a number if it is one."""
     for kind in (int, float) if name not in WORDS else ():
         try:
             return kind(text or "")

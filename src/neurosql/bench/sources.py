@@ -1,4 +1,4 @@
-"""Where an experiment's data lie, and which of them a run trains on, validates on and is tested on."""
+"""Where an experiment's data are, and which of them a run uses for training, validation and test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from neurosql.settings import DataSettings
 
 VARIABLE = "NEUROSQL_DATA"
 EMBEDDED = 4096
-"""Digits to train on that come with the package."""
+"""Training digits that come with the package."""
 MOST_HELD_OUT = 2048
 LEAST = 240
 """Samples that are read even for a handful of training images, so that some are left to test on."""
@@ -27,15 +27,15 @@ LEAST = 240
 
 @dataclass(frozen=True)
 class Source:
-    """How a data set is divided where it has no parts of its own."""
+    """How a data set is divided if it has no parts of its own."""
 
     validation: float = 0.1
     test: float = 0.2
     group: str = "auto"
     credit: str = ""
-    """What stands under samples of models that were trained on it."""
+    """Credit under samples of models that were trained on it."""
     samples_may_be_shared: bool = True
-    """Whether pictures of such samples may be passed on."""
+    """Whether pictures of such samples may be published."""
 
 
 SOURCES = {
@@ -51,7 +51,7 @@ SOURCES = {
 
 
 def path_of(job: Job, root: str | None) -> str | None:
-    """What to read for a job; None where it isn't at hand. `root` holds one folder per data set."""
+    """The source to read for a job; None if it was not found. `root` holds one folder per data set."""
     if job.data == "mnist" and job.images <= EMBEDDED:
         return mnist_sample.NAME
     root = root or os.environ.get(VARIABLE)
@@ -61,15 +61,15 @@ def path_of(job: Job, root: str | None) -> str | None:
 
 
 def how_to_get(names: list[str]) -> str:
-    """What to do about data that are not at hand."""
+    """What to do about data sets that were not found."""
     return (
-        f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not at hand: name a folder that holds "
-        f"{' and '.join(f'{name}/' for name in names)} by --data, or by {VARIABLE}"
+        f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not found: give a folder that contains "
+        f"{' and '.join(f'{name}/' for name in names)} with --data or in {VARIABLE}"
     )
 
 
 def read(job: Job, source: str, split: Path) -> ImageSet:
-    """A job's images in their parts. The split is made by the job's seed, and kept in a file of its own."""
+    """A job's images in their parts. The split is drawn by the job's seed and kept in the file `split`."""
     kind = SOURCES[job.data]
     common: dict[str, Any] = {"image_size": None if job.pixels == OF_DIGITS else job.pixels, "group": kind.group}
     if not split.is_file():
@@ -94,5 +94,5 @@ def read(job: Job, source: str, split: Path) -> ImageSet:
         files.replace(split, json.dumps(record).encode())
     images = data.load(source, seed=job.seed, settings=DataSettings(split=str(split), **common))
     if job.samples and images.test is None:
-        raise InputError(f"{source} leaves no images to test on")
+        raise InputError(f"{source} has no images left to test on")
     return images

@@ -33,7 +33,7 @@ PLANE_DIM = 2
 
 
 def carry_out(job: Job, source: str, folder: Path) -> rows.Row:
-    """Train, or go on training, then evaluate; the row is also left in `folder`."""
+    """Train or resume, then evaluate; returns the row, and also writes it to `folder`."""
     images = sources.read(job, source, folder / SPLIT)
     run = _trained(job, images, folder / RUN)
     row = rows.identity(job) | {"status": rows.DONE, "reason": ""} | _taken(run) | machine()
@@ -49,7 +49,7 @@ def carry_out(job: Job, source: str, folder: Path) -> rows.Row:
 
 
 def machine() -> rows.Row:
-    """What the figures of a row were made by."""
+    """Versions and machine behind the figures of a row."""
     return {
         "version": neurosql.__version__,
         "python": platform.python_version(),
@@ -60,7 +60,7 @@ def machine() -> rows.Row:
 
 
 def is_trained(folder: Path) -> bool:
-    """Whether the run in a job's folder has come to its end: it keeps its model, and no checkpoint."""
+    """Whether the run in a job's folder is finished: it then has a model and no checkpoint."""
     return (folder / RUN / MODEL).is_file() and not (folder / RUN / CHECKPOINT).is_file()
 
 
@@ -73,7 +73,7 @@ def _trained(job: Job, images: Any, path: Path) -> Run:
 
 
 def _taken(run: Run) -> rows.Row:
-    """Time, memory and parameters of a trained run; epochs without their validation."""
+    """Time, memory and parameters of a trained run; epochs exclude validation."""
     used, epochs = run.used, len(run.history)
     assert used is not None
     spent = sum(seconds for r in run.history for part, seconds in r["seconds"].items() if part != "validation")
@@ -106,7 +106,7 @@ def _scores(job: Job, run: Run, images: Any) -> rows.Row:
 
 
 def _leave(run: Run, folder: Path) -> None:
-    """Arrays for the sheets of a page: some samples, and the codes where they lie in a plane."""
+    """Save arrays for the sheets of a page: some samples, and the codes if they are in a plane."""
     if run.data.modality.is_picture:
         samples = run.sample(SHOWN, seed=0)[0]
         _save(folder / SAMPLES, samples=(samples.clip(0, 1) * 255).round().astype(np.uint8))
@@ -130,7 +130,7 @@ def _cpu() -> str:
 
 
 def main(folder: Path) -> int:
-    """Carry out the job that lies in `folder`; what goes wrong is left there too."""
+    """Run the job in `folder`; if it fails, the reason is written there too."""
     record = json.loads((folder / JOB).read_text("utf-8"))
     threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
     lock = locked(folder)
@@ -152,14 +152,14 @@ def main(folder: Path) -> int:
 
 
 def _follow(parent: int) -> None:
-    """A queue that is killed can't stop its runs: they end by themselves."""
+    """End this process when its queue is gone: a killed queue can't stop its runs."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
 
 
 def locked(folder: Path) -> IO[str]:
-    """The lock of a job's folder, once whoever has it is gone; closing it sets the folder free."""
+    """Wait for the lock of a job's folder and return it; closing it frees the folder."""
     lock = (folder / LOCK).open("w")
     try:
         import fcntl
@@ -170,7 +170,7 @@ def locked(folder: Path) -> IO[str]:
 
 
 def order(job: Job, source: str, folder: Path) -> None:
-    """Leave in `folder` what `main` needs."""
+    """Write what `main` needs to `folder`."""
     files.replace(folder / JOB, json.dumps({"job": job.record(), "source": source}, indent=1).encode())
 
 

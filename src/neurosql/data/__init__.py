@@ -1,4 +1,4 @@
-"""Readers for what people have on disk. `load` finds the one that fits; each reader is a file of its own."""
+"""Readers of data on disk. `load` picks the one that fits; each reader has its own file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "load",
 ]
 
-# Loaded when they are first used: the processes that decode need few of them and start the sooner.
+# Loaded on first use: the processes that decode need few of them, and so start faster.
 _HOMES = {
     **{"load": "catalogue", "from_dataset": "dataset"},
     **dict.fromkeys(("LAYOUTS", "ImageSet", "from_array"), "imageset"),

@@ -9,12 +9,12 @@ from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
 ANIMALS = ("cat", "dog", "wild")
-# The authors' `val` is what results are reported on: a test part by another name.
+# Results are reported on the authors' `val`: it is a test part by another name.
 PARTS = {"train": "train", "val": "test", "test": "test"}
 
 
 def recognises(tree: Tree) -> bool:
-    """Whether there are images in folders of AFHQ's names."""
+    """Whether there are images in folders with AFHQ's names."""
     return any(_place(entry) for entry in tree.matching(*SUFFIXES))
 
 
@@ -32,7 +32,7 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
 
 
 def _place(entry: Entry) -> tuple[str, str] | None:
-    """The folder of the part and that of the animal."""
+    """The folder of the part and that of the animal, or None."""
     parts = entry.parts
     if len(parts) >= 3 and parts[-3].lower() in PARTS and parts[-2].lower() in ANIMALS:
         return parts[-3].lower(), parts[-2].lower()

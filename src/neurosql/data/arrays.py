@@ -27,11 +27,11 @@ def recognises(tree: Tree) -> bool:
 
 
 def scan(tree: Tree, settings: DataSettings) -> Arrays:
-    """Samples and, in a `.npz`, labels and subjects: the first key of each list above that is there."""
+    """Samples and, from a `.npz`, labels and subjects: of each list above, the first key that the file has."""
     path = tree.path
     if path.suffix.lower() == ".npy":
         with _readable(path):
-            # A map: what is not used is not read, and what memory has no room for stays on the disk.
+            # Memory-mapped: only what is used is read, and an array larger than memory stays on disk.
             values = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         return Arrays(_samples(path, values))
     with npz(path) as stored:
@@ -39,12 +39,12 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
         key = next((k for k in IMAGE_KEYS if k in names), names[0] if len(names) == 1 else None)
         if key is None:
             found = ", ".join(names[:20]) or "nothing"
-            raise InputError(f"{path} has no array of images: call one 'images' (found: {found})")
+            raise InputError(f"{path} has no array of images: name one 'images' (found: {found})")
         labels = next((stored[k] for k in LABEL_KEYS if k in names and k != key), None)
         subjects = next((stored[k] for k in SUBJECT_KEYS if k in names and k != key), None)
         values = _samples(path, stored[key])
     if subjects is not None and subjects.shape != (len(values),):
-        raise InputError(f"{path}: subjects must be one per sample, shape ({len(values)},), got shape {subjects.shape}")
+        raise InputError(f"{path}: subjects must have shape ({len(values)},), one per sample, got {subjects.shape}")
     return Arrays(values, labels, None if subjects is None else subjects.astype(str))
 
 
@@ -57,7 +57,7 @@ def _samples(path: Path, values: np.ndarray) -> np.ndarray:
 
 
 def keys(path: Path) -> list[str]:
-    """The names of the arrays in a `.npz` file, without reading them; none where it is no such file."""
+    """The names of the arrays in a `.npz` file, without reading them; empty if it is not such a file."""
     try:
         with zipfile.ZipFile(path) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist()]
@@ -67,10 +67,10 @@ def keys(path: Path) -> list[str]:
 
 @contextmanager
 def npz(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
-    """An open `.npz` file that does not unpack to absurd sizes."""
+    """Open a `.npz` file; one that unpacks to an absurd size is refused."""
     with _readable(path):
         with zipfile.ZipFile(path) as archive:
-            # Masks and zeros shrink well, but not without end.
+            # Masks and zeros compress well, but not without limit.
             unpacked = sum(info.file_size for info in archive.infolist())
         if unpacked > MAX_RATIO * path.stat().st_size + MAX_SMALL:
             raise ValueError(f"it unpacks to {unpacked:,} bytes and looks like a decompression bomb")

@@ -13,7 +13,7 @@ from neurosql.settings import DataSettings
 from neurosql.settings.checks import at_least, check_choices
 
 SUFFIXES = (".wav", ".wave")
-# As the Speech Commands name their speakers.
+# How Speech Commands names its speakers.
 SPEAKER = re.compile(r"^([0-9a-f]{8})_nohash_\d+$")
 
 
@@ -22,11 +22,11 @@ class AudioSettings:
     """How sounds are read."""
 
     audio: Literal["log-mel", "waveform"] = "log-mel"
-    """Audio: as a picture of the log-mel spectrum, or as the signal itself."""
+    """Audio: read each sound as a picture of its log-mel spectrum, or as the signal itself."""
     audio_seconds: float = 1.0
-    """Audio: length that clips are cut or padded to, from the middle."""
+    """Audio: cut or pad each clip to this many seconds around its middle."""
     audio_rate: int | None = None
-    """Audio: samples per second, by resampling; by default the files' own rate."""
+    """Audio: resample to this many samples per second; by default the files' own rate."""
 
     def check(self) -> None:
         """Refuse what can't be used."""

@@ -31,10 +31,9 @@ def load(
 ) -> ImageSet:
     """Read `mnist-sample`, a path, or `NAME:PATH` with the name of a reader.
 
-    `limit` and the `options` are fields of `DataSettings` or the reader's own settings, unless `settings` gives them
-    all; `seed` draws the samples of a limit; vectors are standardised as those of `like` were, where it is given. The
-    set has the official validation and test parts of the source, where it has any; `divide` carves those that are
-    missing.
+    `limit` and the `options` are fields of `DataSettings` or the reader's own settings; `settings` replaces them all.
+    `seed` decides which samples a limit draws. If `like` is given, vectors are standardised as in that set. The result
+    has the official validation and test parts of the source, if any; `divide` carves out those that are missing.
     """
     source = str(source)
     if settings is None:
@@ -63,13 +62,13 @@ def load(
 
 
 def find(source: str) -> tuple[ReaderRecord | None, Path]:
-    """The reader that `NAME:PATH` names, if any, and the path, which exists."""
+    """The reader that `NAME:PATH` names, if any, and the path. An InputError if the path does not exist."""
     name, colon, rest = source.partition(":")
     reader = _named_in(source)
     path = Path(source if reader is None else rest)
     is_name = name.replace("-", "").isalnum() and len(name) > 1
     if reader is None and colon and is_name and not _exists(path):
-        raise InputError(f"no reader is called {name!r}: there are {', '.join(readers.names())}")
+        raise InputError(f"no reader is called {name!r}: the readers are {', '.join(readers.names())}")
     path = path.expanduser()
     if not _exists(path):
         raise InputError(f"no such data: {source!r} is neither mnist-sample nor an existing file or folder")
@@ -77,7 +76,7 @@ def find(source: str) -> tuple[ReaderRecord | None, Path]:
 
 
 def _named_in(source: str) -> ReaderRecord | None:
-    """The reader that a source begins with, unless all of it is a path."""
+    """The reader whose name a source begins with, unless the whole source is a path."""
     name, colon, _ = source.partition(":")
     return readers.named(name) if colon and not _exists(Path(source)) else None
 
@@ -90,7 +89,7 @@ def _exists(path: Path) -> bool:
 
 
 def absolute(source: str) -> str:
-    """The source with a path that holds from anywhere."""
+    """The source with an absolute path."""
     if source == mnist_sample.NAME:
         return source
     try:
@@ -102,7 +101,7 @@ def absolute(source: str) -> str:
 
 
 def _sample(settings: DataSettings, seed: int) -> ImageSet:
-    """The embedded digits. They come in random order, so that the first ones are a draw."""
+    """The embedded digits. They are in random order, so the first ones are a random draw."""
     found = mnist_sample.read()
     assert found.parts is not None
     if settings.split is not None:
@@ -116,7 +115,7 @@ def _sample(settings: DataSettings, seed: int) -> ImageSet:
 
 
 def _choose(found: Listing | Arrays, settings: DataSettings, seed: int) -> dict[str, np.ndarray]:
-    """Places of the samples to be read, by part."""
+    """Positions of the samples to read, by part."""
     n = len(found)
     if settings.split is not None:
         return splits.read_split(settings.split, n)
@@ -128,7 +127,7 @@ def _choose(found: Listing | Arrays, settings: DataSettings, seed: int) -> dict[
         parts = np.full(n, "train") if found.parts is None else found.parts
         labels = encode_labels(found.labels, n)[0]
     if not (parts == "train").any():
-        found.notes.append("there is no training part, so all samples are taken together")
+        found.notes.append("there is no training part, so all samples are treated as one part")
         parts = np.full(n, "train")
     return splits.draw_parts(parts, settings.limit, seed, labels)
 
@@ -150,7 +149,7 @@ def _decoded(
     skipped = tree.skipped + pixels.bad
     notes = list(found.notes)
     if skipped:
-        notes.append(f"{len(skipped)} files can't be read and are left out, the first is {skipped[0][0]}")
+        notes.append(f"{len(skipped)} files can't be read and were left out; the first is {skipped[0][0]}")
     if pixels.remarks:
         notes.append(f"{len(pixels.remarks)} files are odd: {pixels.remarks[0][0]} is {pixels.remarks[0][1]}")
     if pixels.notice:
@@ -181,7 +180,7 @@ def _decoded(
 
 
 def _record(prep: Prep) -> dict[str, Any]:
-    """What was done to every file, in the words of `config.json`."""
+    """What was done to every file, as `config.json` records it."""
     decoder = decoder_of(prep.decoder)
     record: dict[str, Any] = {"decoder": decoder.name}
     if prep.size:

@@ -1,4 +1,4 @@
-"""CelebA: `img_align_celeba/*.jpg`, nested once more by Kaggle, with `list_eval_partition.txt` or `.csv`."""
+"""CelebA: `img_align_celeba/*.jpg` (Kaggle nests this folder once more), with `list_eval_partition.txt` or `.csv`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PARTS = {"0": "train", "1": "validation", "2": "test"}
 
 
 def recognises(tree: Tree) -> bool:
-    """Whether there is CelebA's folder or its partition."""
+    """Whether there is a folder or a partition file of CelebA."""
     return any(FOLDER in entry.parts[:-1] or entry.base in PARTITION for entry in tree.entries)
 
 
 def scan(tree: Tree, settings: DataSettings) -> Listing:
-    """Unlabelled faces, by the official partition where its file is there."""
+    """Unlabelled faces, divided by the official partition if its file is there."""
     found = [entry for entry in tree.matching(".jpg", ".jpeg", ".png") if re.match(r"\d+\.", entry.base)]
     if not found:
         packed = next((entry for entry in tree.entries if entry.base == f"{FOLDER}.zip"), None)
@@ -50,7 +50,7 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
 
 
 def _table(tree: Tree, entry: Entry, row: re.Pattern[str]) -> dict[str, str]:
-    """The second column by the number of the image."""
+    """The second column of a table, by image number."""
     content = tree.read(entry)
     if words := page_in(content[:256]):
         raise InputError(f"{entry.name} in {str(tree.path)!r} can't be read: {words}")

@@ -15,11 +15,11 @@ from neurosql.modality import VOLUME
 SHEET = 48
 TILE = 96
 MANY = 12_000
-"""With more samples, the search for near duplicates, which compares all pairs, is left out."""
+"""With more samples than this, near duplicates are not searched for: the search compares all pairs."""
 
 
 def brief(images: ImageSet) -> str:
-    """What was recognised, and what may go wrong: a few lines."""
+    """A few lines: what was recognised, and what may go wrong."""
     reading = images.reading
     if reading is None:
         return f"read       {images.describe()}"
@@ -29,7 +29,7 @@ def brief(images: ImageSet) -> str:
 
 
 def report(images: ImageSet) -> str:
-    """Everything."""
+    """The full report."""
     reading = images.reading
     assert reading is not None
     lines = [
@@ -68,7 +68,7 @@ def report(images: ImageSet) -> str:
 
 
 def contact_sheet(images: ImageSet, path: Path, count: int = SHEET) -> bool:
-    """Samples side by side, class by class; False if they are not pictures."""
+    """Save a sheet of samples, class by class; returns False if they are not pictures."""
     pixels = images.pixels
     if images.modality is VOLUME:
         # The middle slice of each volume.
@@ -122,7 +122,7 @@ def _subjects(images: ImageSet) -> set[str]:
 
 
 def _shared(images: ImageSet) -> int:
-    """Subjects that are in two parts."""
+    """The number of subjects that are in more than one part."""
     seen = Counter(s for part in images.parts.values() if part.subjects is not None for s in {*map(str, part.subjects)})
     return sum(count > 1 for count in seen.values())
 
@@ -139,7 +139,7 @@ def _carved(images: ImageSet) -> list[str]:
 
 
 def _across(images: ImageSet) -> list[str]:
-    """Notes on samples, compared pixel by pixel, and subjects that are in the training part and in another."""
+    """Notes on subjects in more than one part, and on validation or test samples that equal a training sample."""
     notes = []
     if (shared := _shared(images)) > 0:
         notes.append(f"{shared} subjects are in more than one part")

@@ -1,4 +1,4 @@
-"""Sets that the user defines in Python: any map-style `torch.utils.data.Dataset`."""
+"""Data sets defined in Python: any map-style `torch.utils.data.Dataset`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from neurosql.errors import InputError
 
 
 def is_dataset(x: Any) -> bool:
-    """Whether x gives a sample for each index, and is neither an array nor a list."""
+    """Whether x has a length and a sample for each index, and is neither an array nor a list."""
     if isinstance(x, (list, tuple, dict, str, np.ndarray, ImageSet)) or hasattr(x, "shape"):
         return False
     return hasattr(x, "__getitem__") and hasattr(x, "__len__")
@@ -21,8 +21,8 @@ def is_dataset(x: Any) -> bool:
 def from_dataset(dataset: Any, limit: int | None = None, *, seed: int = 0, layout: str | None = None) -> ImageSet:
     """An ImageSet of a dataset whose items are samples, or pairs of a sample and its label.
 
-    Samples are arrays, tensors or Pillow pictures of one shape. Tensors of three axes are taken as torch has them,
-    (c, h, w), where their first axis has length 1 or 3. `limit` draws that many items, by seed.
+    Samples are arrays, tensors or Pillow images, all of the same shape. Tensors with three axes are read as (c, h, w),
+    as in torch, if the first axis has length 1 or 3. `limit` draws at most this many items, by seed.
     """
     samples: list[np.ndarray] = []
     labels: list[Any] = []
@@ -32,7 +32,7 @@ def from_dataset(dataset: Any, limit: int | None = None, *, seed: int = 0, layou
         array = np.asarray(sample.detach().cpu().numpy() if hasattr(sample, "detach") else sample)
         if samples and array.shape != samples[0].shape:
             raise InputError(
-                f"item {number} has shape {array.shape}, but the first one has {samples[0].shape}: use one shape"
+                f"all items must have the same shape: item {number} has {array.shape}, the first one {samples[0].shape}"
             )
         samples.append(array)
         if rest:

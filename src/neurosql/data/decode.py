@@ -1,9 +1,9 @@
-"""From the bytes of one file to one array: what all decoders share.
+"""What all decoders share: from the bytes of one file to one array.
 
-Everything here runs on files from strangers. A decoder raises whatever it likes; `decode` turns that into `Bad`, with
-a sentence. Sizes are checked before anything is decoded, so that memory stays bounded.
+Files may be damaged or hostile. A decoder may raise anything; `decode` turns it into `Bad`, with a sentence for the
+user. Sizes are checked before anything is decoded, so that memory stays bounded.
 
-The processes that decode import this file and the one of their decoder: neither needs more than it uses.
+The processes that decode import this file and that of their decoder: keep the imports of both few.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_FILE = 2**28
 
 @dataclass(frozen=True)
 class Prep:
-    """All that decides how a file becomes an array."""
+    """Everything that decides how a file becomes an array."""
 
     decoder: str
     """A `Decoder`, as `module:name`."""
@@ -40,12 +40,12 @@ class Prep:
     """The settings that the decoder asks for."""
 
     def to_json(self) -> str:
-        """For a process that decodes."""
+        """The settings as JSON, for a process that decodes."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Prep:
-        """What `to_json` was made from."""
+        """The `Prep` that `to_json` wrote."""
         values: dict[str, Any] = json.loads(text)
         own = values.pop("own")
         if own is None:
@@ -61,15 +61,15 @@ class Decoded:
 
     array: np.ndarray
     size: str
-    """As the file has it: width x height, or whatever describes such a file."""
+    """The file's own size: width x height, or whatever describes this kind of file."""
     mode: str
-    """As the file has it: the mode of an image, the rate of a sound."""
+    """The file's own mode: the mode of an image, the rate of a sound."""
     remark: str = ""
-    """What is odd about the file, though it can be read."""
+    """What is odd about a file that can be read."""
 
 
 class Bad(Exception):
-    """The file can't be read: one sentence that begins after its name."""
+    """The file can't be read. The message is a sentence that begins after the file's name."""
 
 
 def _nothing(prep: Prep) -> dict[str, Any]:
@@ -81,26 +81,26 @@ class Decoder:
     """How the files of a reader become samples, one file at a time."""
 
     name: str
-    """What `config.json` calls it."""
+    """Its name in `config.json`."""
     what: str
     """What it decodes, as in "can't be read as a WAV file"."""
     sample: Callable[[bytes | str, int | None, Prep], Decoded]
-    """One sample of a file, given as its bytes or its path: the slice of that number, or the whole file."""
+    """Returns one sample of a file, given as its bytes or its path: the slice of that number, or the whole file."""
     settings: type[Any] | None = None
-    """The class of the reader's settings, if it needs them: it finds them in `Prep.own`."""
+    """The class of the reader's settings, if it needs them; they are in `Prep.own`."""
     record: Callable[[Prep], dict[str, Any]] = _nothing
-    """What `config.json` keeps of the preparation, besides size and crop."""
+    """Returns what `config.json` records of the preparation, besides size and crop."""
     cure: str = "--image-size"
     """The flag that brings files of different sizes to one size."""
     max_bytes: int = MAX_FILE
     """Larger files are refused."""
     version: int = 1
-    """Raise it when the same file gives another array: what is in the cache is then decoded again."""
+    """Increase it when the same file gives a different array: cached files are then decoded again."""
 
 
 @lru_cache
 def decoder_of(path: str) -> Decoder:
-    """The decoder that `module:name` names."""
+    """The decoder at `module:name`."""
     try:
         found = resolve_name(path)
     except Exception as error:  # somebody else's code may raise anything
@@ -112,7 +112,7 @@ def decoder_of(path: str) -> Decoder:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Silence what decoders warn of on standard error. Pictures that are too large are errors all the same."""
+    """Silence the warnings of decoders. Pictures that are too large are still errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -136,11 +136,11 @@ def decode(payload: bytes | str, slices: list[int | None], prep: Prep) -> list[D
 
 
 def _checked(sample: Decoded) -> Decoded:
-    """The sample, if all that follows can work with its array."""
+    """The sample, with a contiguous array. Raises `Bad` if the array can't be used."""
     array = sample.array
     if not 2 <= array.ndim <= 4 or 0 in array.shape or array.dtype not in (np.uint8, np.float32):
         shape = " x ".join(map(str, array.shape))
-        raise Bad(f"gives an array of {array.dtype}, {shape}: uint8 or float32 with channels first is needed")
+        raise Bad(f"gives an array of {array.dtype}, {shape}: it must be uint8 or float32, channels first")
     return sample if array.flags.c_contiguous else replace(sample, array=np.ascontiguousarray(array))
 
 

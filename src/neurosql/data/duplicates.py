@@ -1,4 +1,4 @@
-"""Samples that are the same, or nearly: by their pixels, and by the correlation of their thumbnails."""
+"""Duplicates, found by their pixels, and near duplicates, found by the correlation of their thumbnails."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from neurosql.errors import InputError
 SIDE = 32
 BLOCK = 2048
 NEAR = 0.99
-"""Least correlation of near duplicates: a picture that was saved again, or the neighbouring slices of a brain, have it,
-the same slice of two brains does not."""
+"""Least correlation of near duplicates. A picture that was saved again reaches it, and so do neighbouring slices of a
+brain; the same slice of two brains does not."""
 
 
 def digests(images: ImageSet) -> list[bytes]:
@@ -25,7 +25,7 @@ def digests(images: ImageSet) -> list[bytes]:
 def thumbnails(images: ImageSet) -> np.ndarray:
     """Grey pictures of 32 x 32, each of mean 0 and length 1: (n, 1024). Their products are correlations."""
     if not images.modality.is_picture:
-        raise InputError(f"near duplicates are found among images, the data are {images.modality.plural}")
+        raise InputError(f"near duplicates can only be found among images, but the data are {images.modality.plural}")
     found = np.empty((len(images), SIDE * SIDE), np.float32)
     for i, sample in enumerate(images.pixels):
         grey = np.ascontiguousarray(sample.astype(np.float32).mean(0))
@@ -47,7 +47,7 @@ def near(small: np.ndarray, least: float = NEAR) -> tuple[np.ndarray, np.ndarray
 
 
 def groups(images: ImageSet, least: float = NEAR) -> np.ndarray:
-    """A group for each sample (n,): lookalikes, and lookalikes of lookalikes, are in one. Known subjects hold too."""
+    """The group of each sample (n,). Chains of near duplicates share a group, and so do samples of one subject."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,4 +1,4 @@
-"""Download of public data sets, when asked: by https, with the published checksums, resumed where it broke off."""
+"""Download public data sets on request: over https, verified by published checksums, resumed where they broke off."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LARGEST = 2**35
 
 @dataclass(frozen=True)
 class Remote:
-    """A public data set: where its files are, and their MD5 as published."""
+    """A public data set: where its files are, and their published MD5 sums."""
 
     folder: str
     mirrors: tuple[str, ...]
     files: dict[str, str]
     suffix: str = ""
-    """What the address has after the file's name."""
+    """What follows the file's name in the address."""
 
 
 _IDX = (
@@ -98,9 +98,9 @@ SETS = {
 
 
 def fetch(name: str, out: Path, say: Callable[[str], None] = lambda line: None) -> Path:
-    """Download a set below the folder `out`; returns the path to train on. Files that are there are only checked."""
+    """Download a set to a folder below `out`; returns the path to train on. Existing files are only checked."""
     if name.lower() not in SETS:
-        raise InputError(f"no set is called {name!r}: there are {', '.join(SETS)}")
+        raise InputError(f"no set is called {name!r}: the sets are {', '.join(SETS)}")
     remote = SETS[name.lower()]
     folder = out / remote.folder
     try:
@@ -118,7 +118,7 @@ def fetch(name: str, out: Path, say: Callable[[str], None] = lambda line: None) 
 
 
 def _from_any(remote: Remote, file: str, md5: str, target: Path) -> None:
-    """One file from the first mirror that has it whole."""
+    """Download one file from the first mirror that delivers all of it."""
     part = target.with_name(target.name + ".part")
     reasons = []
     for mirror in remote.mirrors:
@@ -131,7 +131,7 @@ def _from_any(remote: Remote, file: str, md5: str, target: Path) -> None:
             except (OSError, http.client.HTTPException, ValueError) as error:
                 reasons.append(f"{host}: {_reason(error)}")
                 if part.exists() and part.stat().st_size > before:
-                    # It broke off on the way: go on from there.
+                    # The connection broke: continue from there.
                     continue
                 break
             if _md5(part) == md5:
@@ -147,7 +147,7 @@ def _from_any(remote: Remote, file: str, md5: str, target: Path) -> None:
 
 
 def _download(address: str, part: Path) -> None:
-    """Write what the address holds to a file, from where an earlier attempt ended."""
+    """Download an address to a file, continuing where an earlier attempt ended."""
     _only_https(address)
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": f"neurosql/{neurosql.__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
@@ -156,7 +156,7 @@ def _download(address: str, part: Path) -> None:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         if error.code == 416:
-            # Nothing is left to send: the checksum says whether all is there.
+            # Nothing is left to send: the checksum says whether the file is complete.
             return
         raise
     with response:
@@ -166,7 +166,7 @@ def _download(address: str, part: Path) -> None:
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None
         if total is not None and total > LARGEST:
-            raise ValueError(f"it would be {total:,} bytes")
+            raise ValueError(f"the file has {total:,} bytes, more than {LARGEST:,} allowed")
         with (
             open(part, "ab" if have else "wb") as file,
             tqdm(
@@ -177,9 +177,9 @@ def _download(address: str, part: Path) -> None:
                 file.write(block)
                 bar.update(len(block))
                 if file.tell() > LARGEST:
-                    raise ValueError("it does not end")
+                    raise ValueError(f"the file has more than {LARGEST:,} bytes")
     if total is not None and part.stat().st_size < total:
-        raise ConnectionError("the connection broke off")
+        raise ConnectionError("the connection was lost")
 
 
 def _only_https(address: str) -> None:

@@ -1,4 +1,4 @@
-"""A folder (or an archive) of images: plain, with one folder per class, or either of them below train, val and test."""
+"""A folder or archive of images, plain or with one folder per class; either may be inside train, val and test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def recognises(tree: Tree) -> bool:
 
 
 def scan(tree: Tree, settings: DataSettings) -> Listing:
-    """All images in the order of their paths. Folders, where every image is in one, are the classes."""
+    """All images in the order of their paths. If every image is in a folder, the folders are the classes."""
     found = tree.matching(*SUFFIXES)
     if not found:
         other = tree.matching(".npz", ".npy", ".csv", ".parquet", ".zip", ".tar", ".tar.gz")

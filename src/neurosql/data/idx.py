@@ -24,12 +24,12 @@ Files = dict[tuple[str, str], Entry]
 
 
 def recognises(tree: Tree) -> bool:
-    """Whether there are files of idx names."""
+    """Whether there are files with idx names."""
     return any(FILE.fullmatch(entry.base) for entry in tree.entries)
 
 
 def scan(tree: Tree, settings: DataSettings) -> Arrays:
-    """Images and labels of the training and the test files. One file stands for the set that it belongs to."""
+    """Images and labels of the training and the test files. The path of one file means its whole set."""
     chosen = None
     if tree.kind == "file":
         match = FILE.fullmatch(tree.path.name)
@@ -44,7 +44,7 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
                 continue
             key = PARTS[match["part"].lower()], match["what"].lower()
             files = sets.setdefault(place, {})
-            # Unpacked ones win: both are there after the usual download.
+            # Unpacked files win: the usual download leaves both.
             if key not in files or not entry.has_suffix(".gz"):
                 files[key] = entry
     if not sets:
@@ -67,7 +67,7 @@ def _read(tree: Tree, files: Files, prefix: str) -> Arrays:
         if array.ndim != 3:
             raise InputError(f"{files[part, 'images'].name} has {array.ndim} dimensions: images have 3")
         if "emnist" in prefix:
-            # EMNIST's images lie on their side, mirrored.
+            # EMNIST's images are transposed.
             array = array.swapaxes(1, 2)
         named = _idx(tree, files[part, "labels"]) if (part, "labels") in files else None
         if named is not None and named.shape != (len(array),):
@@ -99,12 +99,14 @@ def _idx(tree: Tree, entry: Entry) -> np.ndarray:
         values = np.frombuffer(content, np.uint8, offset=start, count=int(np.prod(shape, dtype=object)))
         return values.reshape(shape)
     except (ValueError, EOFError, OSError, zlib.error, OverflowError) as error:
-        raise InputError(f"{entry.name} is not a whole idx file: {page_in(content[:256]) or words_of(error)}") from None
+        raise InputError(
+            f"{entry.name} is not a complete idx file: {page_in(content[:256]) or words_of(error)}"
+        ) from None
 
 
 def _shape(head: bytes) -> tuple[tuple[int, ...], int]:
     if len(head) < 8 or head[:3] != b"\0\0\x08" or not 1 <= head[3] <= 3:
-        raise ValueError("it does not begin as an idx file of bytes does")
+        raise ValueError("it does not begin like an idx file of bytes")
     shape = tuple(int.from_bytes(head[4 + 4 * i : 8 + 4 * i], "big") for i in range(head[3]))
     if len(head) < 4 + 4 * head[3] or int(np.prod(shape, dtype=object)) > MAX_MEMBER:
         raise ValueError(f"its header says shape {shape}")

@@ -1,4 +1,4 @@
-"""`ImageSet`: what every method trains on, and the reading of an array's shape."""
+"""`ImageSet`, which every method trains on, and how the shape of an array is read."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ class ImageSet:
     classes: tuple[str, ...] = ()
     """The names of the classes."""
     subjects: np.ndarray | None = None
-    """(n,) ids of what must not be split between parts, where they are known: subjects, or near duplicates."""
+    """(n,) ids of what must not be split between parts, if known: subjects, or groups of near duplicates."""
     layout: str = "nchw"
-    """How the array lay before it was brought to channels first: a key of `LAYOUTS`."""
+    """Layout of the array before it was brought to channels first: a key of `LAYOUTS`."""
     mean: np.ndarray | None = None
     std: np.ndarray | None = None
     source: str = "array"
     """Where the samples came from."""
     names: np.ndarray | None = field(default=None, repr=False)
-    """(n,) names of the files, where each sample has one."""
+    """(n,) names of the files, if each sample has one."""
     rows: np.ndarray | None = field(default=None, repr=False)
-    """(n,) places in the source, counted over all its parts; None is 0, 1, 2, ..."""
+    """(n,) positions in the source, counted over all its parts; None is 0, 1, 2, ..."""
     validation: ImageSet | None = field(default=None, repr=False)
-    """Samples to choose and stop a model by."""
+    """Samples for early stopping and for choosing the best model."""
     test: ImageSet | None = field(default=None, repr=False)
     """Samples that training never sees."""
     reading: Reading | None = field(default=None, repr=False)
-    """How the samples were read, where they came from a file."""
+    """How the samples were read, if they came from files."""
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -84,13 +84,13 @@ class ImageSet:
 
     @property
     def parts(self) -> dict[str, ImageSet]:
-        """The parts that there are, by name."""
+        """The existing parts, by name."""
         named = {"train": self, "validation": self.validation, "test": self.test}
         return {name: part for name, part in named.items() if part is not None}
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of shape, samples and labels: two sets with one fingerprint train the same model."""
+        """SHA-256 of shape, samples and labels: two sets with the same fingerprint train the same model."""
         digest = hashlib.sha256(repr((self.pixels.shape, self.classes)).encode())
         digest.update(np.ascontiguousarray(self.pixels).data)
         if self.labels is not None:
@@ -98,7 +98,7 @@ class ImageSet:
         return digest.hexdigest()
 
     def describe(self) -> str:
-        """One line that says what the samples, those of all parts, were taken for."""
+        """One line that says what the samples of all parts were read as."""
         n, shape = sum(len(part) for part in self.parts.values()), self.shape
         if not self.modality.bounded:
             what = f"{n} vectors of {shape[0]} numbers, standardised by column"
@@ -128,9 +128,9 @@ class ImageSet:
         return splits.hold_out(len(self), fraction, seed, self.labels, self.subjects)
 
     def divide(self, validation: float, test: float, seed: int) -> ImageSet:
-        """The set with the parts that it lacks carved from its own samples: shares of them, by seed.
+        """The set with its missing parts carved from its own samples: shares of them, by seed.
 
-        Vectors are standardised anew, by the columns of what is left to train on.
+        Vectors are standardised again, by the columns of the samples that are left for training.
         """
         shares = {"test": test, "validation": validation}
         lacking = {part: share for part, share in shares.items() if getattr(self, part) is None}
@@ -144,7 +144,7 @@ class ImageSet:
         return replace(self.take(places["train"]), **parts).standardised()
 
     def standardised(self) -> ImageSet:
-        """Vectors in units of the training part's columns; anything else as it is."""
+        """The set with its vectors standardised by the columns of the training part; other samples are unchanged."""
         if self.mean is None or self.std is None:
             return self
         values = {name: part.x * self.std + self.mean for name, part in self.parts.items()}
@@ -159,14 +159,14 @@ class ImageSet:
         return replace(self, pixels=new.pixels, mean=new.mean, std=new.std, **others)
 
     def split_record(self) -> dict[str, list[int]]:
-        """The places in the source of each part's samples, as `split.json` keeps them."""
+        """The positions in the source of each part's samples, as in `split.json`."""
         return {
             name: (np.arange(len(part)) if part.rows is None else part.rows).tolist()
             for name, part in self.parts.items()
         }
 
     def restore(self, x: np.ndarray) -> np.ndarray:
-        """Samples of this set's shape, back in the layout and units that the caller's array had."""
+        """Samples of this set's shape, converted back to the layout and units of the caller's array."""
         return to_layout(x if self.mean is None else x * self.std + self.mean, self.layout)
 
 
@@ -198,9 +198,9 @@ def from_array(
 ) -> ImageSet:
     """An ImageSet from a numpy array or a torch tensor, uint8 or float.
 
-    Without a `layout` the shape decides: (n, p) are vectors, (n, h, w) grey images, and of the four-dimensional
-    shapes the axis of length 1 or 3 is the channel; (n, h, w, c) wins where both ends qualify. uint8 is divided
-    by 255. `mean` and `std` standardise vectors by an earlier set's statistics instead of their own.
+    Without a `layout` the shape decides: (n, p) are vectors and (n, h, w) grey images. With four dimensions, the axis
+    of length 1 or 3 has the channels; (n, h, w, c) wins if both axes qualify. uint8 is divided by 255. `mean` and
+    `std` standardise vectors by an earlier set's statistics instead of their own.
     """
     array = _numpy(x)
     layout = layout or guess_layout(array)
@@ -242,7 +242,7 @@ def encode_labels(labels: Any, n: int) -> tuple[np.ndarray | None, tuple[str, ..
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (n,):
-        raise InputError(f"labels must be one per sample, shape ({n},), got shape {values.shape}")
+        raise InputError(f"labels must have shape ({n},), one per sample, got {values.shape}")
     if values.dtype.kind == "f":
         if not np.isfinite(values).all() or (values != np.round(values)).any():
             raise InputError("labels must be classes (integers or names), got real numbers")
@@ -261,7 +261,7 @@ def _numpy(x: Any) -> np.ndarray:
 
 
 def layout_of(shape: tuple[int, ...]) -> str:
-    """The layout that samples of this shape, channels first, are given back in: as files usually have it."""
+    """The layout in which samples of this shape (channels first) are returned: the usual one in files."""
     by_axes = {0: "np", 1: "ncl", 2: "nhw" if shape[0] == 1 else "nhwc", 3: "ncdhw"}
     return by_axes[of_shape(shape).axes]
 
@@ -278,7 +278,7 @@ def guess_layout(array: np.ndarray) -> str:
         if array.shape[1] in CHANNELS:
             return "nchw"
         raise InputError(
-            f"can't tell the channels of shape {array.shape}: one axis of a 4-dimensional array must have length 1 or 3"
+            f"can't tell which axis of {array.shape} has the channels: one axis of four must have length 1 or 3"
         )
     hint = "Reshape your data: (n, p), (n, h, w), (n, h, w, c) or (n, c, h, w) is expected"
     raise InputError(f"got an array of {array.ndim} dimension(s), shape {array.shape}. {hint}")

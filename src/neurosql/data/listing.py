@@ -16,12 +16,12 @@ FOLDERS = {
     **{"train": "train", "training": "train", "test": "test", "testing": "test"},
     **{"val": "validation", "valid": "validation", "validation": "validation", "dev": "validation"},
 }
-"""The parts that folders are named after."""
+"""Names of folders, with the part that each stands for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One sample to be: a file, or a slice of one."""
+    """One sample to read: a file, or a slice of one."""
 
     entry: Entry
     label: str | None = None
@@ -51,7 +51,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Arrays:
-    """Samples that were read at once."""
+    """Samples that were read all at once."""
 
     values: np.ndarray
     """(n, ...), as `from_array` takes them."""
@@ -62,7 +62,7 @@ class Arrays:
     """(n,) of `PARTS`."""
     layout: str | None = None
     classes: tuple[str, ...] | None = None
-    """Names of the classes 0, 1, ... where the labels are their numbers."""
+    """Names of the classes 0, 1, ..., if the labels are class numbers."""
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -75,11 +75,11 @@ class Reading:
 
     reader: str
     settings: dict[str, Any] = field(default_factory=dict)
-    """The fields of `DataSettings` and of the reader's own settings; a split has a file of its own."""
+    """The fields of `DataSettings` and of the reader's own settings; a split has its own file."""
     seed: int = 0
-    """Of the draw and the split."""
+    """Seed of the draw and the split."""
     divided: bool = False
-    """Whether the parts are those of a split file, or were carved from the data."""
+    """Whether the parts come from a split file or were carved from the data."""
     preparation: dict[str, Any] = field(default_factory=dict)
     """What was done to every file."""
     notes: list[str] = field(default_factory=list)
@@ -94,9 +94,9 @@ class Reading:
 
 
 def label_by_folder(found: list[Entry], subject: Callable[[Entry], str | None] = lambda entry: None) -> list[Item]:
-    """Items with the official part and the class that their folders name."""
+    """Items, each with the official part and the class that its folders give."""
     folders = [entry.parts[:-1] for entry in found]
-    # One folder around everything, as archives often have, says nothing.
+    # A folder around everything, as archives often have, is not a class.
     depth = 0
     while all(len(parts) > depth for parts in folders) and len({parts[depth] for parts in folders}) == 1:
         depth += 1

@@ -19,7 +19,7 @@ def recognises(tree: Tree) -> bool:
 
 
 def scan(tree: Tree, settings: DataSettings) -> Arrays:
-    """Images or volumes of the official parts. Labels are left out where a sample has several."""
+    """Images or volumes of the official parts. Labels are left out if a sample has several."""
     path = tree.path
     found = keys(path)
     if "train_images" not in found:

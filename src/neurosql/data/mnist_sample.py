@@ -10,7 +10,7 @@ from neurosql.data.listing import Arrays
 
 NAME = "mnist-sample"
 FILE = "mnist_sample.npz"
-# Of the test digits, which come in random order, the first ones validate and the others are left for the test.
+# The test digits are in random order: the first ones are for validation, the others for the test.
 VALIDATION = 256
 
 

@@ -28,7 +28,7 @@ class NiftiSettings:
         if self.axis not in (None, 0, 1, 2):
             raise InputError(f"axis must be 0, 1 or 2, got {self.axis}")
         if self.window is not None and not self.window[0] < self.window[1]:
-            raise InputError(f"window must be two rising numbers, got {self.window[0]} and {self.window[1]}")
+            raise InputError(f"window must be two increasing numbers, got {self.window[0]} and {self.window[1]}")
 
 
 def recognises(tree: Tree) -> bool:
@@ -37,7 +37,7 @@ def recognises(tree: Tree) -> bool:
 
 
 def scan(tree: Tree, settings: DataSettings) -> Listing:
-    """Volumes, or their slices. A subject is named as in BIDS (sub-01); otherwise each file is one."""
+    """Volumes, or their slices. Names such as sub-01 (BIDS) give the subjects; otherwise each file is one."""
     from neurosql.data import volume
 
     found = tree.matching(*SUFFIXES)
@@ -45,7 +45,7 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
         raise InputError(f"no .nii or .nii.gz in {str(tree.path)!r}")
     volume.need_nibabel()
     items = label_by_folder(found, _subject)
-    # BIDS has one folder per subject and one per kind of scan: those are no classes.
+    # BIDS has one folder per subject and one per kind of scan: those are not classes.
     if any(part.startswith("sub-") for item in items for part in (item.label or "").split("/")):
         items = [Item(item.entry, None, item.subject, item.part) for item in items]
     axis = settings.of(NiftiSettings).axis
@@ -64,7 +64,7 @@ def _subject(entry: Entry) -> str:
 
 
 def _depth(tree: Tree, entry: Entry, axis: int, skip_bad: bool) -> int:
-    """Slices along an axis of the volume in that file."""
+    """The number of slices along an axis of the volume in a file."""
     from neurosql.data import decode, volume
 
     path = tree.location(entry)

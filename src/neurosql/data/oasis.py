@@ -1,4 +1,4 @@
-"""OASIS brain slices as Kaggle has them: four folders of dementia, in all their spellings."""
+"""OASIS brain slices as on Kaggle: four folders by degree of dementia, in all their spellings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUBJECT = re.compile(r"(OAS\d_\d{4})_(MR\d+)", re.IGNORECASE)
 
 
 def recognises(tree: Tree) -> bool:
-    """Whether images lie in folders of two kinds of dementia or more."""
+    """Whether there are images in folders of at least two degrees of dementia."""
     return len({_class(entry) for entry in tree.matching(*SUFFIXES)} - {None}) > 1
 
 
@@ -37,8 +37,8 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
     nameless = sum(item.subject is None for item in items)
     if nameless and settings.group != "near-duplicates":
         notes.append(
-            f"{nameless:,} slices have no subject id in their names: neighbouring slices of one person may be in two "
-            "parts; --group near-duplicates keeps lookalikes together"
+            f"{nameless:,} slices have no subject id in their names, so neighbouring slices of one person may be in "
+            "different parts: --group near-duplicates keeps lookalikes together"
         )
     return Listing(items, image_size=64, notes=notes)
 

@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 
 from neurosql.data.decode import Bad, Decoded, Decoder, Prep
 
-# Only these, so far as Pillow was built with them: some of its other decoders start programs.
+# Only these, if Pillow was built with them: some of its other decoders start programs.
 _PLUGINS = ("Jpeg", "Mpo", "Png", "Bmp", "Gif", "Ppm", "Tiff", "WebP")
 for _plugin in _PLUGINS:
     import_module(f"PIL.{_plugin}ImagePlugin")
@@ -19,7 +19,7 @@ MAX_PIXELS = 2**26
 
 
 def _picture(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
-    """A picture as uint8, (1, h, w) where it is grey and (3, h, w) otherwise."""
+    """A picture as uint8, (1, h, w) if it is grey and (3, h, w) otherwise."""
     with Image.open(io.BytesIO(payload) if isinstance(payload, bytes) else payload, formats=FORMATS) as opened:
         width, height = opened.size
         if width * height > MAX_PIXELS:
@@ -42,7 +42,7 @@ def _picture(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
     if pixels.ndim == 2:
         pixels = pixels[None]
     elif prep.channels == "auto" and _is_grey(pixels):
-        # Grey pictures are often saved as colour: one channel says the same.
+        # Grey pictures are often saved as colour: one channel holds the same.
         pixels = pixels[None, ..., 0]
     else:
         pixels = pixels.transpose(2, 0, 1)
@@ -72,7 +72,7 @@ def _plain(image: Image.Image) -> Image.Image:
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         layered = image.convert("RGBA")
         if layered.getchannel("A").getextrema() != (255, 255):
-            # What a transparent pixel hides is arbitrary: show the picture as on a white page.
+            # What a transparent pixel hides is arbitrary: put the picture on white.
             layered = Image.alpha_composite(Image.new("RGBA", layered.size, "white"), layered)
         return layered.convert("RGB")
     return image.convert("RGB")

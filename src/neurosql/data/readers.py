@@ -1,8 +1,8 @@
-"""The readers by name: what each recognises, how it reads, and the settings that it has of its own.
+"""The readers by name: what each recognises, how it reads, and its own settings.
 
 A reader is one file: what it recognises, how it scans, its own settings and, unless it shares one, its decoder. Its
-`ReaderRecord` names them. Those of this package are below; another package offers its own as an entry point of the
-group `neurosql.readers`, which is used where a source names it, `NAME:PATH`. Nothing here imports a reader.
+`ReaderRecord` says where they are. The records of this package are below. Other packages offer theirs as entry points
+of the group `neurosql.readers`; such a reader is used if a source names it, `NAME:PATH`. Nothing here imports a reader.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IMAGES = "neurosql.data.picture:DECODER"
 
 @dataclass(frozen=True)
 class NoSettings:
-    """A reader without settings of its own."""
+    """The settings of a reader that has none."""
 
     def check(self) -> None:
         """There is nothing to refuse."""
@@ -35,14 +35,14 @@ class NoSettings:
 
 @dataclass(frozen=True)
 class ReaderRecord:
-    """A kind of data on disk: all that is known of it before its file is imported."""
+    """A kind of data on disk: what is known about it before its module is imported."""
 
     name: str
     implementation: str
-    """Its module. `recognises(tree)` there says whether it can read what lies at a path, and `scan(tree, settings)`
-    gives what there is to read: a `Listing` of files to be decoded, or whole `Arrays`."""
+    """Its module. There, `recognises(tree)` says whether it can read what is at a path, and `scan(tree, settings)`
+    returns what there is to read: a `Listing` of files to be decoded, or whole `Arrays`."""
     other_names: tuple[str, ...] = ()
-    """More names that a source may call it by."""
+    """Other names that a source may use for it."""
     decoder: str | None = None
     """For files that are decoded one by one: a `Decoder`, as `module:name`."""
     settings: str | None = None
@@ -50,7 +50,7 @@ class ReaderRecord:
     flag; `scan` gets them by `settings.of(cls)`, and a decoder finds them in `Prep.own`."""
 
     def recognises(self, tree: Tree) -> bool:
-        """Whether it can read what lies there. Only built-in readers are asked, and only if none was named."""
+        """Whether it can read what is there. Only built-in readers are asked, and only if the source names none."""
         return bool(import_module(self.implementation).recognises(tree))
 
     def scan(self, tree: Tree, settings: DataSettings) -> Listing | Arrays:
@@ -87,7 +87,7 @@ TABLE = ReaderRecord("table", "neurosql.data.tables", ("csv", "parquet"))
 ARRAY = ReaderRecord("array", "neurosql.data.arrays", ("npz", "npy"))
 FOLDER = ReaderRecord("folder", "neurosql.data.folder", decoder=IMAGES)
 
-# Where no reader is named, the first of these that recognises a path reads it.
+# If no reader is named, the first of these that recognises a path reads it.
 BUILT_IN = {
     "mnist": "MNIST",
     "medmnist": "MEDMNIST",
@@ -114,7 +114,7 @@ def names() -> list[str]:
 
 
 def named(name: str) -> ReaderRecord | None:
-    """The reader of that name, if there is one. A built-in reader's other names can't be taken either."""
+    """The reader of that name, if there is one. The other names of built-in readers can't be taken either."""
     if name not in READERS.built_in:
         for record in built_in():
             if name in record.other_names:
@@ -127,8 +127,8 @@ def named(name: str) -> ReaderRecord | None:
 def with_settings(reader: ReaderRecord | None = None) -> list[ReaderRecord]:
     """The readers whose settings may be given: the named one, and the built-in ones.
 
-    A setting belongs to one reader. Where the named reader has one of the same name as a built-in reader, the settings
-    of that built-in reader are left out.
+    A setting belongs to one reader. If a setting of the named reader has the same name as one of a built-in reader,
+    the settings of that built-in reader are left out.
     """
     found = [] if reader is None or reader in built_in() else [reader]
     taken = {field.name for record in found for field in dataclasses.fields(record.own)}
@@ -140,7 +140,7 @@ def with_settings(reader: ReaderRecord | None = None) -> list[ReaderRecord]:
 
 
 def settings_of(options: Mapping[str, Any], reader: ReaderRecord | None = None) -> DataSettings:
-    """Settings from options by name, those of all readers and those of one; each is known, and can be used."""
+    """Checked settings from options by name: those that all readers share, and those of single readers."""
     settings = DataSettings.from_record(options)
     kinds = [record.own for record in with_settings(reader)]
     known = {field.name for kind in kinds for field in dataclasses.fields(kind)}
@@ -153,7 +153,7 @@ def settings_of(options: Mapping[str, Any], reader: ReaderRecord | None = None) 
 
 
 def changed(record: Mapping[str, Any], reader: str) -> dict[str, Any]:
-    """The settings of a run's data that aren't the defaults, by field name, from what `config.json` keeps of them."""
+    """The data settings in a run's `config.json` that aren't the defaults, by field name."""
     settings = DataSettings.from_record(record)
     usual = DataSettings().flat()
     for one in with_settings(named(reader)):

@@ -34,9 +34,9 @@ class Pixels:
     """What was decoded, and what the files were."""
 
     values: np.ndarray
-    """(n, c, ...), uint8 or float32, a row for each of `kept`."""
+    """(n, c, ...), uint8 or float32, one row per entry of `kept`."""
     kept: np.ndarray
-    """Places, in the list of items, of those that could be read."""
+    """Positions, in the list of items, of those that could be read."""
     bad: list[tuple[str, str]] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     modes: dict[str, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def read(tree: Tree, items: list[Item], prep: Prep, skip_bad: bool = False, cach
 def _refusal(bad: list[tuple[str, str]]) -> InputError:
     name, reason = bad[0]
     more = f" ({len(bad)} such files so far)" if len(bad) > 1 else ""
-    return InputError(f"{name} {reason}{more}: use --skip-bad to go on without bad files")
+    return InputError(f"{name} {reason}{more}: use --skip-bad to leave out bad files")
 
 
 def _key(tree: Tree, items: list[Item], prep: Prep) -> str:
@@ -88,7 +88,7 @@ def _key(tree: Tree, items: list[Item], prep: Prep) -> str:
 
 
 def _keep(pixels: Pixels, place: store.Place) -> np.ndarray:
-    """Put the decoded array into the cache; gives it back memory-mapped."""
+    """Put the decoded array into the cache; returns it memory-mapped."""
     assert place.folder is not None
     values = pixels.values
     meta: dict[str, Any] = {"shape": list(values.shape), "type": values.dtype.str, "kept": pixels.kept.tolist()}
@@ -98,7 +98,7 @@ def _keep(pixels: Pixels, place: store.Place) -> np.ndarray:
 
 
 class _Reading:
-    """One pass over the items, by several processes where that pays."""
+    """One pass over the items, in several processes if that is faster."""
 
     def __init__(self, tree: Tree, items: list[Item], prep: Prep, skip_bad: bool, folder: Path | None) -> None:
         self.tree, self.items, self.prep, self.skip_bad, self.folder = tree, items, prep, skip_bad, folder
@@ -210,7 +210,7 @@ class _Reading:
             if self.values is None:
                 self.values = self._new((len(self.items), *array.shape), array.dtype)
             elif len(array) > self.values.shape[1]:
-                # The first picture in colour: what came before it gets three channels too.
+                # The first picture in colour: the ones before it get three channels too.
                 grey = self.values
                 self.values = self._new((len(self.items), *array.shape), array.dtype, "colour")
                 for done in np.array_split(np.flatnonzero(self.good), 1 + len(self.items) // 1000):
@@ -222,12 +222,12 @@ class _Reading:
             try:
                 return store.mapped(self.folder / (name + store.PIXELS), shape, dtype)
             except OSError as error:
-                self.notice = f"the cache has no room ({error.strerror}): images are decoded again next time"
+                self.notice = f"the cache has no room ({error.strerror}): images will be decoded again next time"
                 self.folder = None
         return store.empty(shape, dtype)
 
     def _compact(self, kept: np.ndarray) -> np.ndarray:
-        """The array in its final file: without the rows of bad files."""
+        """The array in its final file, without the rows of bad files."""
         values = self.values
         assert values is not None
         if self.folder is None:
@@ -251,6 +251,6 @@ class _Reading:
         rest = self.shapes.most_common()[1:]
         found = ", ".join(f"{' x '.join(map(str, shape))} ({count})" for shape, count in self.shapes.most_common(3))
         raise InputError(
-            f"samples in {str(self.tree.path)!r} have {len(self.shapes)} sizes: {found}, the first that differs is "
+            f"samples in {str(self.tree.path)!r} have {len(self.shapes)} sizes: {found}; the first that differs is "
             f"{self.first[rest[0][0]]}: bring them to one size with {self.decoder.cure}"
         )

@@ -24,7 +24,7 @@ def _sample(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
     rate, samples = wavfile.read(io.BytesIO(content))
     rate = int(rate)
     if not 100 <= rate <= 1_000_000:
-        raise Bad(f"has a sampling rate of {rate}")
+        raise Bad(f"has a sampling rate of {rate} Hz: 100 to 1,000,000 Hz can be read")
     values = np.asarray(samples)
     if values.size == 0:
         raise Bad("holds no sound")

@@ -1,6 +1,6 @@
 """Which part each sample goes to: shares by seed, class and subject, limited draws, and split files.
 
-Every function works on places, 0 to n - 1, and never sees a sample.
+Every function works on positions, 0 to n - 1, and never sees a sample.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def divide(
     labels: np.ndarray | None = None,
     subjects: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-    """Sorted places by part: `train`, and every part of `shares` that gets a sample.
+    """Sorted positions by part: `train`, and every part of `shares` that gets a sample.
 
-    `shares` are of all n samples. Each part is carved from what the parts before it have left, as `hold_out` does it.
+    `shares` are shares of all n samples. `hold_out` carves each part from what the parts before it have left.
     """
     left = np.arange(n)
     carved = {}
@@ -47,10 +47,10 @@ def divide(
 def hold_out(
     n: int, fraction: float, seed: int, labels: np.ndarray | None = None, subjects: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted places (train, held out) of n samples.
+    """Sorted positions (train, held out) of n samples.
 
-    Each class gives its share. Where there are subjects, all samples of a subject go to the same side, and the share is
-    met as nearly as whole subjects allow. No sample is held out when that would leave fewer than two to train on.
+    Each class gives its share. If there are subjects, all samples of a subject go to the same side, and the share is
+    met as closely as whole subjects allow. No sample is held out if that would leave fewer than two to train on.
     """
     count = min(round(n * fraction), n - 2)
     if count <= 0:
@@ -76,7 +76,7 @@ def _by_subject(
     if len(names) < 2:
         return np.arange(n), np.arange(0)
     sizes = np.bincount(of)
-    # A subject counts for the class that most of its samples have.
+    # A subject belongs to the class that most of its samples have.
     main = np.zeros(len(names), np.int64)
     if labels is not None:
         votes = np.zeros((len(names), int(labels.max()) + 1), np.int64)
@@ -94,7 +94,7 @@ def _by_subject(
                 aside[subject] = True
                 held += sizes[subject]
     if not aside.any():
-        # Classes of few subjects each: the share is met over all of them.
+        # Each class has too few subjects: the share is met over all classes together.
         fitting = [
             subject for subject in random.permutation(len(names)) if sizes[subject] <= max(2 * count, sizes.min())
         ]
@@ -106,7 +106,7 @@ def _by_subject(
 
 
 def draw(n: int, limit: int | None, seed: int, labels: np.ndarray | None = None) -> np.ndarray:
-    """Sorted places of at most `limit` of n samples: the same number of each class, as far as the classes go."""
+    """Sorted positions of at most `limit` of n samples: equally many of each class, as far as possible."""
     if limit is None or limit >= n:
         return np.arange(n)
     order = np.random.default_rng([seed, DRAW]).permutation(n)
@@ -122,7 +122,7 @@ def draw(n: int, limit: int | None, seed: int, labels: np.ndarray | None = None)
 def draw_parts(
     parts: np.ndarray, limit: int | None, seed: int, labels: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """Sorted places by part, where `parts` (n,) names each sample's part: at most `limit` of each."""
+    """Sorted positions by part, at most `limit` of each; `parts` (n,) has the name of each sample's part."""
     chosen = {}
     for part in PARTS:
         members = np.flatnonzero(parts == part)
@@ -132,10 +132,10 @@ def draw_parts(
 
 
 def read_split(path: str | Path, n: int) -> dict[str, np.ndarray]:
-    """The places by part that a split file gives, in a source of n samples."""
+    """The positions by part in a split file, for a source of n samples."""
     try:
         if Path(path).stat().st_size > 2**30:
-            raise ValueError("it is larger than any split")
+            raise ValueError("it is too large")
         content = json.loads(Path(path).read_text("utf-8"))
         parts = {name: np.array(content[name], np.int64).reshape(-1) for name in PARTS if content.get(name)}
     except FileNotFoundError:
@@ -145,10 +145,11 @@ def read_split(path: str | Path, n: int) -> dict[str, np.ndarray]:
     if "train" not in parts:
         raise InputError(f"{path} is not a split file: it has no list 'train'")
     if content.get("count") not in (None, n):
-        raise InputError(f"{path} is a split of {content['count']} samples, the data have {n}")
+        raise InputError(f"{path} is a split of {content['count']} samples, but the data have {n}")
     together = np.concatenate(list(parts.values()))
     if together.min() < 0 or together.max() >= n:
-        raise InputError(f"{path} names sample {together.max() if together.max() >= n else together.min()} of {n}")
+        wrong = together.max() if together.max() >= n else together.min()
+        raise InputError(f"{path} contains sample {wrong}, but samples are numbered from 0 to {n - 1}")
     if len(np.unique(together)) < len(together):
-        raise InputError(f"{path} names a sample twice")
+        raise InputError(f"{path} contains a sample twice")
     return parts

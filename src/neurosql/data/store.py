@@ -21,7 +21,7 @@ CHUNK = 2**24
 
 
 def cache_folder() -> Path:
-    """NEUROSQL_CACHE, or `neurosql` in the folder where the platform keeps caches."""
+    """The folder NEUROSQL_CACHE, or `neurosql` in the platform's folder for caches."""
     if own := os.environ.get("NEUROSQL_CACHE"):
         return Path(own)
     if sys.platform == "win32":
@@ -34,11 +34,11 @@ def cache_folder() -> Path:
 
 
 def look_up(key: str) -> tuple[np.ndarray, dict[str, Any]] | None:
-    """The array of that key, memory-mapped, and the notes kept with it; None if there is no whole one."""
+    """The array stored under a key, memory-mapped, and its metadata; None if it is missing or damaged."""
     folder = cache_folder() / "decoded" / key
     try:
         meta = json.loads((folder / META).read_text("utf-8"))
-        # Private pages: nobody can write to the cache through the array.
+        # Copy-on-write: nobody can write to the cache through the array.
         pixels = np.load(folder / PIXELS, mmap_mode="c", allow_pickle=False)
         if list(pixels.shape) != meta["shape"] or pixels.dtype.str != meta["type"]:
             return None
@@ -48,9 +48,9 @@ def look_up(key: str) -> tuple[np.ndarray, dict[str, Any]] | None:
 
 
 class Place:
-    """A folder beside its final place, renamed when it is whole: two processes at once do not disturb each other.
+    """A temporary folder that is renamed when it is complete, so that two processes do not disturb each other.
 
-    `folder` is None where the cache can't be written; `why` then says the reason.
+    `folder` is None if the cache can't be written; `why` then gives the reason.
     """
 
     def __init__(self, key: str, wanted: bool = True) -> None:
@@ -64,10 +64,10 @@ class Place:
             _sweep(home)
             self.folder = Path(tempfile.mkdtemp(dir=home, prefix="tmp-"))
         except OSError as error:
-            self.why = f"the cache {home} can't be written ({error.strerror}): images are decoded again next time"
+            self.why = f"the cache {home} can't be written ({error.strerror}): images will be decoded again next time"
 
     def keep(self, meta: dict[str, Any]) -> None:
-        """Move what the folder holds to its final place, unless another process was first."""
+        """Move the folder to its final place, unless another process was first."""
         assert self.folder is not None
         (self.folder / META).write_text(json.dumps(meta), encoding="utf-8")
         target = self.folder.parent / self.key
@@ -84,7 +84,7 @@ class Place:
             self.drop()
 
     def drop(self) -> None:
-        """Remove what lies there."""
+        """Remove the temporary folder."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -100,7 +100,7 @@ def _sweep(home: Path) -> None:
 
 
 def mapped(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """A new `.npy` file as a writable array. Its space is taken at once: a disk that fills up later would kill."""
+    """A new `.npy` file as a writable array. Its space is reserved now: a full disk would crash the process later."""
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
@@ -127,7 +127,7 @@ def room() -> int:
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """A new array: in memory where there is room, else in a scratch file that goes away with it."""
+    """A new array: in memory if there is room, else in a scratch file that disappears with it."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     if size <= room():
         return np.empty(shape, dtype)

@@ -24,7 +24,7 @@ def recognises(tree: Tree) -> bool:
 
 
 def scan(tree: Tree, settings: DataSettings) -> Arrays:
-    """Numbers by column. A column called label (class, target, y) has the classes, one called subject the subjects."""
+    """The numeric columns. Column label (or class, target, y) holds the classes, and column subject the subjects."""
     path = tree.path
     if tree.kind != "file":
         raise InputError(f"{path} is not a table: give the path of a .csv, .tsv or .parquet file")
@@ -44,7 +44,7 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
     table = np.column_stack(list(numbers.values()))
     notes = []
     if left_out:
-        notes.append(f"columns that are not numbers are left out: {', '.join(left_out[:8])}")
+        notes.append(f"columns that are not numeric are left out: {', '.join(left_out[:8])}")
     good = np.isfinite(table).all(1)
     if not good.all():
         row, column = np.argwhere(~np.isfinite(table))[0]

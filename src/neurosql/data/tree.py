@@ -1,4 +1,4 @@
-"""What lies at a path: a folder, a zip or tar archive read in place, or a single file. Nothing is ever extracted."""
+"""What is at a path: a folder, a zip or tar archive read in place, or a single file. Nothing is ever extracted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neurosql.errors import InputError
 
 MAX_ENTRIES = 2_000_000
 MAX_MEMBER = 2**31
-# Pictures and volumes hardly shrink when they are packed: a hundredfold is more than any honest archive reaches.
+# Pictures and volumes hardly compress: no honest archive reaches a hundredfold.
 MAX_RATIO = 100
 MAX_SMALL = 2**28
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
@@ -32,7 +32,7 @@ class Entry:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The folders of the name, and the file's own."""
+        """The folders in the name, then the file's own name."""
         return tuple(self.name.split("/"))
 
     @property
@@ -56,7 +56,7 @@ class Tree:
     def __init__(self, path: str | Path, skip_bad: bool = False) -> None:
         self.path = Path(path)
         self.skipped: list[tuple[str, str]] = []
-        """Files that were refused, with the reason, where that is no error."""
+        """Files that were skipped, with the reason."""
         self._skip_bad = skip_bad
         name = self.path.name.lower()
         if self.path.is_dir():
@@ -84,7 +84,7 @@ class Tree:
         return [entry for entry in self.entries if entry.has_suffix(*suffixes)]
 
     def location(self, entry: Entry) -> Path | None:
-        """Where the file lies on disk; None inside an archive."""
+        """The path of the file on disk; None inside an archive."""
         if self.kind == "file":
             return self.path
         return self.path / entry.name if self.kind == "folder" else None
@@ -144,7 +144,7 @@ class Tree:
                         self._refuse(name, f"is a symbolic link out of {self.path}")
                         continue
                     if target.is_dir():
-                        # Its files are met where they really are.
+                        # Its files are found where they really are.
                         continue
                 if item.is_dir(follow_symlinks=False):
                     folders.append((f"{name}/", item.path))
@@ -188,12 +188,12 @@ _ARCHIVE_ERRORS = (
 
 
 def words_of(error: BaseException) -> str:
-    """What an exception says, as a part of a sentence: libraries quote whole files at times."""
+    """The message of an exception as part of a sentence, shortened: some libraries quote whole files."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def page(path: Path) -> str | None:
-    """A sentence where the file is a web page: what a failed download often leaves under the right name."""
+    """A sentence if the file is a web page, which a failed download often leaves under the right name; else None."""
     try:
         with open(path, "rb") as file:
             return page_in(file.read(256))
@@ -202,7 +202,7 @@ def page(path: Path) -> str | None:
 
 
 def page_in(start: bytes) -> str | None:
-    """The same, of a file's first bytes."""
+    """The same as `page`, from a file's first bytes."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml")):
         return "it is a web page, so the download failed: fetch it again"
@@ -224,7 +224,7 @@ def _tar(path: Path) -> Iterator[tuple[str, int, bool, int]]:
     with tarfile.open(path) as archive:
         for member in archive:
             yield member.name, member.size, member.isreg(), modified
-            # The archive object keeps every header otherwise.
+            # Otherwise the archive object keeps every header.
             archive.members = []  # type: ignore[attr-defined]
 
 

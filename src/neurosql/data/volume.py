@@ -22,7 +22,7 @@ HEADER = 540
 
 
 def depth(payload: bytes | str, axis: int) -> int:
-    """Slices along an axis of the volume in canonical orientation; `Bad` where the file can't be read."""
+    """The number of slices along an axis, in canonical orientation; raises `Bad` if the file can't be read."""
     nibabel = need_nibabel()
     try:
         with _stream(payload) as stream:
@@ -40,7 +40,7 @@ def depth(payload: bytes | str, axis: int) -> int:
 
 
 def _shape(head: bytes) -> tuple[tuple[int, ...], int]:
-    """The shape of a NIfTI volume and its bytes in all, from the first bytes of the (unpacked) file."""
+    """The shape of a NIfTI volume and its total size in bytes, from the first bytes of the unpacked file."""
     nibabel = need_nibabel()
     kind = nibabel.Nifti2Header if head[:4] in (b"\x1c\x02\0\0", b"\0\0\x02\x1c") else nibabel.Nifti1Header
     header = kind.from_fileobj(io.BytesIO(head), check=True)
@@ -48,7 +48,7 @@ def _shape(head: bytes) -> tuple[tuple[int, ...], int]:
     while len(shape) > 3 and shape[-1] == 1:
         shape = shape[:-1]
     if len(shape) != 3 or min(shape) < 1:
-        raise Bad(f"has shape {' x '.join(map(str, shape))}: volumes of three dimensions are read")
+        raise Bad(f"has shape {' x '.join(map(str, shape))}: only volumes of three dimensions can be read")
     size = int(header.get_data_offset()) + int(np.prod(shape, dtype=object)) * header.get_data_dtype().itemsize
     if size > MAX_VOLUME:
         raise Bad(f"has shape {' x '.join(map(str, shape))}: volumes over {MAX_VOLUME >> 20} MiB are refused")
@@ -103,7 +103,7 @@ def _sample(payload: bytes | str, number: int | None, prep: Prep) -> Decoded:
 
 
 def need_nibabel() -> Any:
-    """The library, or a sentence that says how to get it."""
+    """The library nibabel, or an InputError that says how to install it."""
     try:
         import nibabel
     except ImportError:

@@ -1,10 +1,10 @@
 """A process that decodes files: requests on standard input, arrays on standard output.
 
-Plain subprocesses, and not `multiprocessing`: they neither import the caller's script again nor fork its threads, and a
-file that brings a decoder down takes only the worker along.
+These are plain subprocesses, not `multiprocessing`: they neither import the caller's script again nor fork its threads,
+and a file that crashes a decoder ends only the worker.
 
-A request is a line of JSON, `[[path or null, bytes that follow, slices], ...]`, then those bytes; the answer is a line
-of JSON with an entry for each slice, then the bytes of those arrays that could be read.
+A request is a line of JSON, `[[path or null, bytes that follow, slices], ...]`, then those bytes. The answer is a line
+of JSON with an entry for each slice, then the bytes of the arrays that could be read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Answer = list[Decoded | Bad]
 
 
 class Worker:
-    """The caller's end of one process."""
+    """The caller's side of one process."""
 
     def __init__(self, prep: Prep) -> None:
         code = "from neurosql.data.worker import serve; serve()"
@@ -47,7 +47,7 @@ class Worker:
             _widen(pipe)
 
     def ask(self, request: Request) -> Answer:
-        """Have the files of a request decoded."""
+        """The decoded files of a request."""
         try:
             assert self.process.stdin is not None and self.process.stdout is not None
             _send(self.process.stdin, request)
@@ -68,7 +68,7 @@ class Worker:
 
 
 def serve() -> None:
-    """The worker's end, until its input ends."""
+    """The worker's side: answer requests until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prep = Prep.from_json(sys.argv[1])
     incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
@@ -132,7 +132,7 @@ def _receive(pipe: Any) -> Answer:
 
 
 def _widen(pipe: Any) -> None:
-    """Let a pipe hold more than its usual 64 KiB, where the system can: fewer turns between the two ends."""
+    """Let a pipe hold more than the usual 64 KiB, if the system can: the two sides then wait less often."""
     with suppress(ImportError, AttributeError, OSError):
         import fcntl
 
@@ -148,7 +148,7 @@ def processors() -> int:
 
 
 def in_chunks(tasks: Iterable[tuple[Any, Any]], rows: int, size: int) -> Iterator[list[tuple[Any, Any]]]:
-    """Tasks (payload, numbers) in lists of at most `rows` numbers and `size` bytes, each with one task or more."""
+    """Tasks (payload, numbers) in lists of at most `rows` numbers and `size` bytes, with at least one task each."""
     chunk: list[tuple[Any, Any]] = []
     count = held = 0
     for payload, numbers in tasks:

@@ -13,13 +13,13 @@ from neurosql.modality import MODALITIES
 from neurosql.run import Run
 from neurosql.settings import Settings
 
-# Where the images went is in the run's own split file; the cache and the device change nothing in the model's settings.
+# Left out of the command: what the run's own split file says, and what belongs to the machine and not to the model.
 SAID_BY_THE_SPLIT = ("limit", "test_share", "split")
 OF_THE_MACHINE = ("cache", "device")
 
 
 def how(run: Run, folder: Path) -> str:
-    """A shell command that makes the same model of the same samples; a call in Python if they were never on disk."""
+    """The shell command that trains the same model on the same samples; a Python call if they were never on disk."""
     own = changed(run.settings, run.data.kind)
     if not run.data.settings:
         given = ", ".join(f"{name}={value!r}" for name, value in own.items())
@@ -31,7 +31,7 @@ def how(run: Run, folder: Path) -> str:
 
 
 def changed(settings: Settings, kind: str) -> dict[str, Any]:
-    """Settings of a run that aren't the method's defaults for that kind of data, by field name; the method's first."""
+    """Settings of a run that aren't the method's defaults for its kind of data, by field name; the method first."""
     usual = presets.settings(settings.method, generator=settings.generator.generator).resolve(kind).flat()
     usual["generator"] = MODALITIES[kind].generator
     other = {name: value for name, value in settings.flat().items() if value != usual[name]}
@@ -40,7 +40,7 @@ def changed(settings: Settings, kind: str) -> dict[str, Any]:
 
 
 def _flag(name: str, value: Any) -> list[str]:
-    """A setting on the command line."""
+    """A setting as a flag of the command line."""
     flag = name.replace("_", "-")
     if isinstance(value, bool):
         return [f"--{flag}" if value else f"--no-{flag}"]

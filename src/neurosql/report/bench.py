@@ -21,16 +21,16 @@ from neurosql.report.document import Cell
 INDEX = "index.html"
 TABLES = "tables"
 OF_THE_PAPER = (
-    "The paper's proxy-FID is in the features of another random network: orders can be compared, figures can't. It "
-    "says that its figures are of samples unless noted; an SSIM far above that of two real images can only be one of "
-    "reconstructions."
+    "The paper's proxy-FID uses the features of another random network: compare the order of methods, not the figures. "
+    "The paper says that its figures are of samples unless noted; an SSIM far above that of two real images can only "
+    "be one of reconstructions."
 )
 
 
 def write(experiment: Experiment, path: Path, jobs: Path | None = None) -> list[Path]:
-    """The page of a table of results, NAME.html beside NAME.csv, and what it shows, in three formats, in tables/.
+    """Write the page of a table of results, NAME.html beside NAME.csv, and its tables, in three formats, in tables/.
 
-    `jobs` is the folder where the runs left what sheets are drawn from; by default jobs/ beside the table.
+    Sheets are drawn from what the runs left in the folder `jobs`, by default jobs/ beside the table.
     """
     found = rows.read(path)
     if not found:
@@ -66,7 +66,7 @@ def write(experiment: Experiment, path: Path, jobs: Path | None = None) -> list[
 
 
 def write_all(folder: Path, experiments: Iterable[Experiment] | None = None) -> list[Path]:
-    """The page of every table in a folder, and one that leads to them; by default of all registered experiments."""
+    """Write the page of every table in a folder, and an index; by default for all registered experiments."""
     chosen = map(find, EXPERIMENTS) if experiments is None else experiments
     found = [(experiment, path) for experiment in chosen if (path := folder / f"{experiment.name}.csv").is_file()]
     if not found:
@@ -105,7 +105,7 @@ def _page(
         meant = f"; <em>{floors}</em> is {tables.floors_in_words(table)}" if floors else ""
         body += f"<p>Every column has one mode{meant}. {OF_THE_PAPER if table.printed else ''}</p>"
     else:
-        body += "<p>Runs went one after another, with nothing beside them. The time of an epoch leaves out validation; "
+        body += "<p>The runs were made one at a time, with nothing else running. Epoch times exclude validation; "
         body += "memory is the peak of the whole process.</p>"
     if "-average" in made:
         body += f"<h2>Averages over latent dimensions</h2>{tables.to_html(made['-average'])}"
@@ -117,7 +117,7 @@ def _page(
         if some:
             figures = "".join(document.figure(sheet.png, sheet.caption, wide=True) for sheet in some)
             shown += f'<h2>{title}</h2><div class="pictures">{figures}</div>'
-    # Against the number of images the plot is the result, and in a contact sheet the samples; the tables are long ones.
+    # The result comes first: the plot against the number of images, or the samples of a contact sheet.
     body = drawn + body if "lines" in experiment.figures else body + drawn
     body = shown + body if "contact" in experiment.figures else body + shown
     body = f"<h2>Summary</h2>{_summary(table, results)}{body}"
@@ -145,10 +145,8 @@ def _summary(table: Table, results: list[rows.Row]) -> str:
     ]
     if not table.differences:
         return document.definitions(facts) + "<p>One seed is not enough to compare contenders: run more seeds.</p>"
-    words = (
-        "<p>Each comparison is of two contenders in one score, in the same group, on the same seeds. A contender is "
-    )
-    words += "better where a paired t test, with Holm's correction over the whole table, gives p below 5 %.</p>"
+    words = "<p>Each comparison is between two contenders, on one score, in the same group and on the same seeds. "
+    words += "A contender is better if a paired t test gives p below 5 %, after Holm's correction over the table.</p>"
     return document.definitions(facts) + words + document.table(heads, lines)
 
 
@@ -223,7 +221,7 @@ def _again(experiment: Experiment, done: list[rows.Row], path: Path) -> str:
 
 
 def _common(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Settings that all runs share, once, and what each has besides."""
+    """Settings that all runs share, listed once, and the other settings of each run."""
     shared = {
         name: value
         for name, value in next(iter(found.values()), {}).items()

@@ -1,4 +1,4 @@
-"""matplotlib, as every drawing here uses it: quiet, and without pyplot."""
+"""matplotlib, set up for every drawing here: quiet, and without pyplot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Figure", "colormaps", "get_data_path", "ticker"]
 
 @contextmanager
 def _errors_only(name: str) -> Iterator[None]:
-    """That logger says nothing below an error."""
+    """Let a logger report errors only."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -21,7 +21,7 @@ def _errors_only(name: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
-# Without a home folder to write to, matplotlib keeps its cache in a temporary one, and would say so at length. Figures
+# Without a home folder to write to, matplotlib keeps its cache in a temporary one and warns about it. Figures
 # are made without pyplot: they are drawn by Agg whatever backend the user has chosen, and leave that choice alone.
 with _errors_only("matplotlib"):
     from matplotlib import colormaps, get_data_path, ticker

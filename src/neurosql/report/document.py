@@ -1,4 +1,4 @@
-"""What every page is made of: one HTML file that needs nothing else to open, and prints well."""
+"""The parts of every page: one HTML file that needs nothing else to open, and prints well."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ th[aria-sort=ascending]::after { content: " ▲"; } th[aria-sort=descending]::af
   th, td { padding: .1rem .25rem; }
   h2 { break-after: avoid; } figure, tr { break-inside: avoid; } }
 """
-# A click on a heading sorts by that column, numbers as numbers; cells without one stay at the end.
+# A click on a heading sorts by that column, numbers as numbers; empty cells stay at the end.
 SORT = """
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
@@ -70,19 +70,19 @@ for (const table of document.querySelectorAll("table.sortable")) {
 
 @dataclass(frozen=True)
 class Cell:
-    """What a table shows in one place."""
+    """One cell of a table."""
 
     text: str
     value: float | None = None
-    """What it is sorted by, where that isn't the text."""
+    """The value to sort by, if it isn't the text."""
     below: str = ""
-    """Small print under it."""
+    """Small print under the text."""
     bold: bool = False
     left: bool = False
     wraps: bool = False
-    """Whether it is broken into lines where the table would be too wide."""
+    """Whether the text is broken into lines if the table would be too wide."""
     stays: bool = False
-    """Whether it stays in sight when the table is scrolled sideways."""
+    """Whether the cell stays visible when the table is scrolled sideways."""
 
     def html(self, tag: str = "td") -> str:
         """The cell as an element of a table."""
@@ -112,12 +112,12 @@ def page(title: str, lead: str, body: str, broad: bool = False) -> str:
 
 
 def definitions(facts: dict[str, str]) -> str:
-    """Names and what they are, without those that are empty."""
+    """A list of names and values, without empty values."""
     return f"<dl>{''.join(f'<dt>{escape(k)}</dt><dd>{escape(v)}</dd>' for k, v in facts.items() if v)}</dl>"
 
 
 def table(heads: Sequence[Cell], rows: Sequence[Sequence[Cell]], kinds: Sequence[str] | None = None) -> str:
-    """A table that sorts; `kinds` are the rows' classes."""
+    """A sortable table; `kinds` are the CSS classes of the rows."""
     head = "".join(cell.html("th") for cell in heads)
     lines = []
     for number, row in enumerate(rows):
@@ -139,5 +139,5 @@ def figure(picture: Path | bytes, caption: str, wide: bool = False) -> str:
 
 
 def fold(summary: str, content: str) -> str:
-    """What a reader may open."""
+    """A section that the reader can open."""
     return f"<details><summary>{escape(summary)}</summary>{content}</details>"

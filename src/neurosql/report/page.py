@@ -19,7 +19,7 @@ WIDE = {"curves.png"}
 
 
 def write(run: Run, folder: Path, scores: dict[str, Any]) -> list[Path]:
-    """`report.html` in a run's folder, with the pictures there, and the scores, if there are several, as CSV and LaTeX.
+    """Write `report.html` to a run's folder, with its pictures; several scores are also written as CSV and LaTeX.
 
     `scores` are those of `scores.json`.
     """
@@ -58,14 +58,14 @@ def _facts(run: Run, scores: list[Score]) -> dict[str, str]:
         "epochs": f"{len(run.history)}, {seconds:.0f} s of training",
         "training loss": number(last.get("loss")),
         "held-out loss": number(heldout),
-        "codes' variance / lattice's": number(last.get("drift")),
+        "variance of codes / of lattice": number(last.get("drift")),
     }
     if len(scores) == 1:
         facts |= {f"{s.name} ({s.mode}, n = {s.n})": number(s.value) for s in scores}
     copies = next((s for s in scores if (s.name, s.mode) == ("suspiciously close", "sampled")), None)
     if copies is not None:
-        share = f"{100 * copies.value:.1f} % of {copies.n} samples are suspiciously near to a training image"
-        facts["memorisation"] = f"{copies.note}: {share}, where about 1 % are by chance"
+        share = f"{100 * copies.value:.1f} % of {copies.n} samples are suspiciously close to a training image"
+        facts["memorisation"] = f"{copies.note}: {share}; about 1 % would be by chance"
     return facts
 
 
@@ -75,7 +75,7 @@ def _again(run: Run, folder: Path) -> str:
     words = (
         f"Made with neurosql {config['version']}, {made}, {config['threads']} thread(s). With the same versions and "
     )
-    words += "threads, on the same kind of processor, the command gives the same model bit by bit."
+    words += "threads, on the same kind of processor, the command gives the same model, bit for bit."
     return f"<pre>{escape(again.how(run, folder))}</pre><p>{escape(words)}</p>"
 
 
@@ -86,5 +86,5 @@ def _commands(folder: Path) -> str:
 
 def _lead(run: Run) -> str:
     if run.settings.method == "neurosql":
-        return f"One generator; its codes are a permutation of {run.data.trained} quantiles of the prior."
-    return f"Trained by {run.method.title}, to be compared with quantile assignment on the same generator and budget."
+        return f"One generator, whose codes are a permutation of {run.data.trained} quantiles of the prior."
+    return f"Trained by {run.method.title}, for comparison with quantile assignment: same generator, same budget."

@@ -30,8 +30,8 @@ def captions(run: Run) -> dict[str, str]:
         found["latent.png"] = "the codes' first two dimensions" + (", coloured by label" * (run.labels is not None))
         if image:
             found["map.png"] = map_caption(run)
-    found["closest.png"] = "the samples most suspicious of being copies (odd rows), each above its training image"
-    found["memorisation.png"] = "how near each sample is to a training image, and to a held-out one"
+    found["closest.png"] = "the most suspicious samples (odd rows), each above its nearest training image"
+    found["memorisation.png"] = "how close each sample is to the nearest training image and to the nearest held-out one"
     found["curves.png"] = "the run, epoch by epoch"
     return found
 
@@ -58,7 +58,7 @@ def draw_all(run: Run, x: np.ndarray, folder: Path, seed: int = 0) -> list[str]:
 
 
 def draw_copies(run: Run, samples: np.ndarray, train: np.ndarray, found: Memorisation, folder: Path) -> list[str]:
-    """The most suspicious samples, each above its nearest training image, and all distances; returns file names."""
+    """Draw the most suspicious samples above their nearest training images, and all distances; returns file names."""
     drawn = []
     if run.data.modality.is_picture:
         first = found.order[:24]
@@ -67,8 +67,8 @@ def draw_copies(run: Run, samples: np.ndarray, train: np.ndarray, found: Memoris
     figure = Figure(figsize=(5, 4.6), layout="constrained")
     axes = figure.add_subplot()
     top = 1.05 * float(max(found.distances.max(), found.heldout_distances.max()))
-    axes.plot([0, top], [0, top], color="#bbbbbb", lw=1, label="as near to both")
-    axes.plot([0, top], [0, found.threshold * top], color=INK, lw=1, ls="--", label="suspicious below")
+    axes.plot([0, top], [0, top], color="#bbbbbb", lw=1, label="equally close to both")
+    axes.plot([0, top], [0, found.threshold * top], color=INK, lw=1, ls="--", label="suspicious below this line")
     odd = found.ratios < found.threshold
     for chosen, colour in ((~odd, "#5b7fa6"), (odd, "#d1495b")):
         axes.scatter(found.heldout_distances[chosen], found.distances[chosen], s=6, c=colour, alpha=0.5, lw=0)
@@ -102,12 +102,12 @@ def tiled(images: np.ndarray, columns: int, gap: int = 2) -> np.ndarray:
 
 
 def font_path() -> str:
-    """The font that matplotlib brings along."""
+    """The path of the font that comes with matplotlib."""
     return str(Path(get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
 
 
 def interleave(first: np.ndarray, second: np.ndarray, columns: int) -> np.ndarray:
-    """Rows of `columns` from first and second in turn."""
+    """Rows of `columns` images, from `first` and `second` in turn."""
     rows = []
     for i in range(0, len(first), columns):
         rows += [first[i : i + columns], second[i : i + columns]]
@@ -143,7 +143,7 @@ def overlay(x: np.ndarray, y: np.ndarray, path: Path, name: str = "samples") -> 
 
 
 def latent_plane(run: Run, path: Path) -> None:
-    """The codes of the training samples, first two dimensions, coloured by label where there are labels."""
+    """The codes of the training samples, first two dimensions, coloured by label if there are labels."""
     codes = run.method.codes.cpu().numpy()
     plane = codes[:, :2] if codes.shape[1] > 1 else np.column_stack([codes[:, 0], np.zeros(len(codes))])
     if codes.shape[1] == 1:
@@ -165,7 +165,7 @@ def latent_plane(run: Run, path: Path) -> None:
 def draw_plane(
     axes: Any, plane: np.ndarray, labels: np.ndarray | None, classes: tuple[str, ...], legend: bool = True
 ) -> None:
-    """Codes (n, 2) as points, coloured by label where there are labels and not too many classes."""
+    """Codes (n, 2) as points, coloured by label if there are labels and not too many classes."""
     size = float(np.clip(30000 / len(plane), 4, 40))
     if labels is None or len(classes) > 20:
         axes.scatter(plane[:, 0], plane[:, 1], s=size, c="#30638e", linewidths=0, alpha=0.8)
@@ -191,7 +191,7 @@ def latent_map(run: Run) -> np.ndarray:
         codes = np.tile(np.median(codes_seen, axis=0), (classes * MAP_SIDE, 1))
         codes[:, 0] = np.tile(across, classes)
         return run.decode(codes, np.repeat(np.arange(classes), MAP_SIDE))
-    # From the top of the picture down; one row where there is no second dimension.
+    # From the top of the picture down; one row if there is no second dimension.
     down = np.quantile(codes_seen[:, 1], shares[::-1]) if codes_seen.shape[1] > 1 else np.zeros(1)
     codes = np.tile(np.median(codes_seen, axis=0), (len(down) * MAP_SIDE, 1))
     codes[:, 0] = np.tile(across, len(down))

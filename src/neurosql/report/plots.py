@@ -30,7 +30,7 @@ class Panel:
 def caption(table: Table) -> str:
     """What the plot of a table shows."""
     if "lines" in table.experiment.figures:
-        return "mean seconds of an epoch and peak memory against the number of images, and their ratios"
+        return "mean seconds per epoch and peak memory against the number of images, and their ratios"
     floors = tables.floors_of(table)
     seeds = "means over seeds with their 95 % intervals" if table.seeds > 1 else "one seed"
     return f"{seeds}{f'; dotted: {floors}' if floors else ''}"
@@ -45,7 +45,7 @@ def draw(table: Table) -> bytes | None:
 
 
 def panels(table: Table) -> list[Panel]:
-    """Six scores of a table whose groups differ in the latent dimension and in nothing else."""
+    """The first scores of a table, if its groups differ in nothing but the latent dimension; else nothing."""
     if "latent_dim" not in table.factors:
         return []
     place = table.factors.index("latent_dim")
@@ -68,7 +68,7 @@ def panels(table: Table) -> list[Panel]:
 
 
 def _dims(found: list[Panel], arms: list[str]) -> bytes:
-    """One panel per score; contenders without a latent dimension stand at the right, with a dashed line."""
+    """One panel per score; contenders without a latent dimension are at the right, with a dashed line."""
     lines = -(-len(found) // ACROSS)
     figure = Figure(figsize=(11, 3.2 * lines + 0.5), layout="constrained")
     all_axes = figure.subplots(lines, ACROSS, squeeze=False).ravel()

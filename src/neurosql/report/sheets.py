@@ -1,7 +1,7 @@
-"""Sheets of a bench: samples, and latent planes, of all contenders side by side, from what the runs left.
+"""Sheets of a bench: the samples and the latent planes of all contenders, side by side.
 
-A run leaves arrays in its folder. A sheet is drawn from them where all of its contenders have left theirs; where they
-have not, as in a fresh clone, the sheet that lies in pictures/ is shown.
+A run leaves arrays in its folder. If all contenders have left theirs, the sheet is drawn from them; otherwise, as in a
+fresh clone, the page shows the sheet in pictures/.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _sheets(
         source = SOURCES.get(data)
         if there and (len(there) == len(arrays) or not kept.is_file()):
             png = draw(there, source.credit if source else "")
-            # Samples of some data sets may be looked at, but not passed on: no file is left that could be.
+            # Samples of some data sets may be viewed but not shared: no file of them is kept.
             if source is None or source.samples_may_be_shared:
                 files.replace(kept, png)
         elif kept.is_file():
@@ -79,7 +79,7 @@ def _sheets(
 
 
 def contact(named: dict[str, Path], credit: str) -> bytes:
-    """Samples of each contender under its name, every pixel enlarged alike, and the credit below."""
+    """Samples of each contender under its name, all enlarged alike, with the credit below."""
     tiles = {}
     for name, path in named.items():
         with np.load(path, allow_pickle=False) as left:

@@ -25,12 +25,12 @@ NAMES = {
 ARROW = {1: "↑", -1: "↓", 0: ""}
 IN_THE_PAPER = "in the paper"
 SEVERAL = "reference"
-"""What floors of several meanings are called together."""
+"""The common name of floors with different meanings."""
 LATEX_ARROW = {1: r"$\uparrow$", -1: r"$\downarrow$", 0: ""}
 
 
 def figure(value: float) -> str:
-    """A number to three or four digits."""
+    """A number as text, with three or four digits."""
     if not math.isfinite(value):
         return ""
     size = abs(value)
@@ -42,19 +42,19 @@ def figure(value: float) -> str:
 
 
 def floor_name(columns: Iterable[Column]) -> str:
-    """What the floors of these columns are, all together."""
+    """The common name of the floors of these columns."""
     kinds = {column.record.floor for column in columns}
     return kinds.pop() if len(kinds) == 1 else SEVERAL
 
 
 def floors_of(table: Table) -> str | None:
-    """What the floors of a table are, if it has any."""
+    """The common name of a table's floors, or None if it has none."""
     columns = {column for _, column in table.floors}
     return floor_name(columns) if columns else None
 
 
 def floors_in_words(table: Table) -> str:
-    """What the floors of a table mean; where they differ, which score has which."""
+    """What the floors of a table mean; if that differs, score by score."""
     columns = [column for column in table.columns if any(column == other for _, other in table.floors)]
     kinds = dict.fromkeys(column.record.floor for column in columns)
     if len(kinds) == 1:
@@ -64,7 +64,7 @@ def floors_in_words(table: Table) -> str:
 
 
 def half_width(estimate: Estimate) -> str:
-    """± half of the interval; nothing where there is none, or nothing varies."""
+    """± half the interval; empty if there is none, or if nothing varies."""
     return f"± {figure((estimate.high - estimate.low) / 2)}" if estimate.high > estimate.low else ""
 
 
@@ -80,7 +80,7 @@ def small_print(column: Column) -> str:
 
 
 def layout(table: Table) -> list[Column | str]:
-    """What stands beside what: our columns, and the paper's scores by name, each after our first column of it."""
+    """The order of columns: ours, and the paper's scores by name, each after our first column of the same score."""
     printed = dict.fromkeys(score for _, _, score in table.printed)
     found: list[Column | str] = []
     for column in table.columns:
@@ -91,7 +91,7 @@ def layout(table: Table) -> list[Column | str]:
 
 
 def to_html(table: Table) -> str:
-    """A line for each contender, floors under each group, and the paper's figures beside ours."""
+    """An HTML table: one line per contender, floors under each group, the paper's figures beside ours."""
     places = layout(table)
     heads = [*factor_heads(table), Cell("method", left=True, stays=True)]
     for place in places:
@@ -122,12 +122,12 @@ def to_html(table: Table) -> str:
 
 
 def factor_heads(table: Table) -> list[Cell]:
-    """Headings of what tells groups apart: the only data set of a page is named at its top, not in every line."""
+    """Headings of the factors that tell groups apart; a page with one data set does not repeat it in every line."""
     return [Cell(NAMES[table.factors[i]], left=table.factors[i] == "data") for i in _telling(table)]
 
 
 def factors_of(table: Table, group: Group) -> list[Cell]:
-    """What a group has under `factor_heads`."""
+    """The cells of a group under `factor_heads`."""
     values = [group[i] for i in _telling(table)]
     return [Cell(*_factor(value), left=isinstance(value, str) and value != "") for value in values]
 
@@ -208,7 +208,7 @@ def to_latex(table: Table) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """The table for readers of the repository, floors included."""
+    """The table as Markdown, floors included."""
     places = layout(table)
     heads = [NAMES[name] for name in table.factors] + ["method"]
     for place in places:
@@ -235,7 +235,7 @@ def _line(cells: list[str]) -> str:
 def _placed(
     table: Table, group: Group, arm: str, place: Column | str, shown: Callable[[Estimate | None, bool], str]
 ) -> str:
-    """A cell of ours as `shown` writes it, or a figure of the paper's."""
+    """One of our cells as `shown` writes it, or a figure from the paper."""
     if isinstance(place, str):
         return figure(table.printed.get((group, arm, place), math.nan))
     return shown(table.cells.get((group, arm, place)), (group, arm, place) in table.bold)
@@ -269,5 +269,5 @@ def _latex(cell: Estimate | None, bold: bool) -> str:
 
 
 def latex_text(text: str) -> str:
-    """Words as LaTeX reads them."""
+    """Text with LaTeX's special characters escaped."""
     return text.replace("%", r"\%").replace("±", r"$\pm$").replace("&", r"\&").replace("_", r"\_")

@@ -1,7 +1,7 @@
 """Every experiment by name: the paper's tables and figures, then our own, then those of other packages.
 
-To add a table, write one declaration and name it here; a package of its own names it as an entry point of the group
-`neurosql.experiments`. A declaration that is only tried out needs no name: `neurosql.bench.run` takes it as it is.
+To add a table, write one declaration and list it here; another package offers it as an entry point of the group
+`neurosql.experiments`. To try out a declaration, pass it to `neurosql.bench.run`: it need not be listed.
 """
 
 from __future__ import annotations
@@ -54,12 +54,10 @@ def find(name: str) -> Experiment:
     if name not in EXPERIMENTS:
         hint = ""
         if name.endswith(".py"):
-            hint = (
-                ". A file is not run from here: call neurosql.bench.run(experiment) in it, or offer the declaration as "
-            )
+            hint = ". To run a file, call neurosql.bench.run(experiment) in it, or offer the declaration as "
             hint += f"an entry point of {EXPERIMENTS.group}"
-        raise InputError(f"no experiment {name!r}: there are {', '.join(EXPERIMENTS)}{hint}")
+        raise InputError(f"no experiment {name!r}: the experiments are {', '.join(EXPERIMENTS)}{hint}")
     found = EXPERIMENTS[name]
     if found.name != name:
-        raise InputError(f"the experiment {name!r} is registered under another name than its own, {found.name!r}")
+        raise InputError(f"experiment {found.name!r} is registered under another name, {name!r}")
     return found

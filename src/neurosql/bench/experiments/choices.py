@@ -1,4 +1,4 @@
-"""What NeuroSQL's own settings bring, one by one."""
+"""The effect of NeuroSQL's own settings, one by one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ASSIGNMENT = Experiment(
 COST = Experiment(
     "cost",
     "The loss: pixel l2 against SSIM + L1",
-    "What does SSIM + L1 bring over squared differences of pixels?",
+    "What does SSIM + L1 gain over squared pixel differences?",
     (Grid((Arm("SSIM + L1"), Arm("l2", own={"cost": "l2"})), dims=(2, 8)),),
     (*SAMPLED, *OF_DIGITS, *PAIRED),
     seeds={LAPTOP: 3},
@@ -148,7 +148,7 @@ PRESETS = Experiment(
 CHOICES = Experiment(
     "choices",
     "From the paper's settings to ours, one at a time",
-    "Which of our choices brings what?",
+    "How much does each of our choices contribute?",
     (
         Grid(
             (

@@ -16,7 +16,7 @@ RS_IMLE = Arm("RS-IMLE", "rs-imle")
 GLO = Arm("GLO", "glo")
 RAE = Arm("RAE", "rae")
 
-# The paper's three scores, sampled, and the paired ones, which it does not tell apart from them.
+# The paper's three scores on samples, and those on pairs, which the paper does not tell apart.
 SAMPLED = (sampled("proxy-fid", "random net"), sampled("lpips"), sampled("ssim"))
 PAIRED = (paired_train("lpips"), paired_train("ssim"), paired_heldout("ssim"))
 RECALL, COPIES = sampled("recall", "random net"), sampled("suspiciously close")

@@ -43,7 +43,7 @@ def _mnist(backbone: str) -> tuple[Grid, ...]:
 
 
 def pictures(data: str, backbone: str) -> tuple[Grid, ...]:
-    """Who runs on photographs and scans."""
+    """The contenders on photographs and scans."""
     of_paper = PRINTED_DIMS.get((data, backbone), ALL_DIMS)
     return (
         Grid((NEUROSQL, VAE, GAN), (data,), (backbone,), dims=(2, 8, 32), dims_of_paper=of_paper),
@@ -57,7 +57,7 @@ def _of(data: str, backbone: str) -> Experiment:
     return Experiment(
         data if backbone == "convnet" else f"{data}-{backbone}",
         f"{title}, {network}",
-        f"Who makes the better {'digits' if digits else 'pictures'} on {title}, by latent dimension?",
+        f"Which method makes the best {'digits' if digits else 'pictures'} on {title}, by latent dimension?",
         _mnist(backbone) if digits else pictures(data, backbone),
         (*SAMPLED, *(OF_DIGITS if digits else ()), *SETS, *PAIRED),
         averaged=True,
@@ -73,7 +73,7 @@ OASIS, OASIS_RESNET, OASIS_UNET = (_of("oasis", backbone) for backbone in BACKBO
 MAIN = Experiment(
     "main",
     "Main results",
-    "Who is ahead on each data set, over latent dimensions?",
+    "Which method is ahead on each data set, over latent dimensions?",
     (
         Grid((NEUROSQL, AS_PAPER, VAE, GAN), dims=(2, 3, 8, 16)),
         Grid((DDPM,)),

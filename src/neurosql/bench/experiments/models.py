@@ -1,4 +1,4 @@
-"""What models are good for: a downstream classifier, latent planes, sheets of samples."""
+"""Uses of a model: a downstream classifier, latent planes, sheets of samples."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ PLANES = Experiment(
 SHEETS = Experiment(
     "sheets",
     "36 samples of each method",
-    "What do the samples look like, same data, same budget?",
+    "What do samples look like, on the same data with the same budget?",
     (
         Grid((NEUROSQL, AS_PAPER, VAE, GAN, IMLE, RS_IMLE, GLO, RAE), dims=(2, 8, 16)),
         Grid((DDPM, OT_CFM)),

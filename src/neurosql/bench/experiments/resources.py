@@ -1,4 +1,4 @@
-"""Time and memory. These runs go alone, and are not evaluated."""
+"""Time and memory. These runs go one at a time and are not evaluated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from neurosql.bench.experiments.contenders import DDPM, GAN, GLO, OT_CFM, RAE, R
 RUNTIME = Experiment(
     "runtime",
     "Run time and memory",
-    "What does an epoch cost, and how much memory?",
+    "How much time and memory does an epoch take?",
     (
         Grid(
             (
