@@ -189,5 +189,5 @@ def test_the_scale_of_the_prior_is_in_the_samples_and_in_the_divergence(digits):
 
 def test_other_priors_are_refused():
     for name in ("cube", "ball", "spherical"):
-        with pytest.raises(InputError, match="normal prior only"):
+        with pytest.raises(InputError, match="needs the normal prior"):
             build(prior=name)

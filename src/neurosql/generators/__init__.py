@@ -37,13 +37,13 @@ def make(
 
     Args:
         name: one of ``settings.BACKBONES``.
-        shape: a sample's, without the batch: (c, h, w) for images, (p,) for vectors. ``mlp`` takes any.
+        shape: the shape of one sample: (c, h, w) for images, (p,) for vectors. ``mlp`` takes any.
         latent_dim: d, the length of a code z.
         size: the preset that sets the widths together, ``laptop`` or ``paper``.
         width: the first (widest) width, in place of the preset's.
         classes: number of labels of a conditional generator; None for an unconditional one.
         seed: seed of the initial weights; torch's global random state is neither read nor changed.
-        bounded: True ends in a sigmoid, so x lies in [0, 1]; False leaves the output linear.
+        bounded: True ends in a sigmoid, so x is in [0, 1]; False leaves the output linear.
         options: the net's own settings in place of the preset's, e.g. ``taper`` of ``resnet``.
     """
     kind: type[Generator] = imported(BACKBONES[name].implementation)
