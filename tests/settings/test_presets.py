@@ -1,4 +1,4 @@
-"""Preset, size and budget: three words, three meanings, for every method."""
+"""Preset, size and budget: three words that mean the same for every method."""
 
 import dataclasses
 import itertools
