@@ -1,6 +1,6 @@
 // For each row, the columns that had the smallest reduced costs when the row's list was made. The exact solver works on
-// these lists; exact.h explains why they are enough. (The candidate pairs of neurosql.candidates are something else:
-// see smallest_pairs.h.)
+// these lists; exact.h explains why they are enough. (The candidate pairs of neurosql.assign.candidates are something
+// else: see smallest_pairs.h.)
 #pragma once
 
 #include "cost_matrix.h"

@@ -17,7 +17,7 @@ template <class T> struct CostMatrix {
     double at(int64_t i, int64_t j) const { return static_cast<double>(row(i)[j]); }
 };
 
-// The two smallest of the values offered, and where they stand.
+// The two smallest of the values offered, and their indices.
 struct TwoSmallest {
     double first = kInfinity, second = kInfinity;
     int64_t first_column = -1, second_column = -1;

@@ -1,5 +1,5 @@
-// The linear assignment problem, solved exactly and with a dual certificate. See neurosql.assign for the problem and
-// its dual.
+// The linear assignment problem, solved exactly and with a dual certificate. See neurosql.assign.solvers for the
+// problem and its dual.
 //
 // The solver keeps column duals v that only ever fall. For every row it keeps a short list of the columns that had the
 // smallest reduced costs r_ij = C_ij - v_j when the list was made, and a threshold: no column outside the list was

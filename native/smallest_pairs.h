@@ -1,5 +1,5 @@
-// The k smallest scores of every row and of every column of a matrix that is seen block by block. neurosql.candidates
-// finds its candidate pairs with this.
+// The k smallest scores of every row and of every column of a matrix that is seen block by block.
+// neurosql.assign.candidates finds its candidate pairs with this.
 //
 // A list takes every score below its threshold, which is infinite at first. Once it holds 2k scores, it drops all but
 // the k smallest and lowers its threshold to the largest of those. A list that sees n scores in random order takes

@@ -1,5 +1,5 @@
-// The auction on a sparse graph, where only some pairs of rows and columns are known. See neurosql.candidates. A row
-// may also stay without a column, at the cost `outside`:
+// The auction on a sparse graph, where only some pairs of rows and columns are known. See neurosql.assign.candidates. A
+// row may also stay without a column, at the cost `outside`:
 //
 //   primal   min over partial matchings π   Σ_matched C[i, π(i)] + outside * (number of rows without a column)
 //   dual     max over u, v                  Σ_i u_i + Σ_j v_j

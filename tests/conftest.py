@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-# scikit-learn's checks skip one of theirs without it; scipy reads it when it is first imported.
+# Without it, scikit-learn's checks skip one of theirs; scipy reads it when it is first imported.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
-# Test processes side by side get a thread each, or they would wait for each other's; torch reads it when imported.
+# One thread per test process, or parallel processes would wait for each other's; torch reads it when it is imported.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -28,7 +28,7 @@ from sklearn.datasets import load_digits
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory):
-    """Tests decode into a cache of their own."""
+    """Give the tests a cache of their own."""
     before = os.environ.get("NEUROSQL_CACHE")
     os.environ["NEUROSQL_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     yield

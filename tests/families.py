@@ -1,4 +1,4 @@
-"""Families of images in [0, 1] on which single precision is hard put: flat areas, few levels, faint contrast."""
+"""Families of images in [0, 1] that are hard for single precision: flat areas, few levels, faint contrast."""
 
 import numpy as np
 from scipy.ndimage import gaussian_filter, zoom
@@ -44,7 +44,7 @@ def _halves(n, shape, random):
 
 
 def _cartoons(n, shape, random, levels=(0.2, 0.5, 0.9)):
-    """Boxes of a few flat levels on one another."""
+    """Boxes of a few flat levels on top of each other."""
     images = np.empty((n, *shape))
     for image in images:
         image[:] = random.choice(levels)

@@ -1,4 +1,4 @@
-"""Child processes run nothing that merely lies in the current folder."""
+"""Child processes run nothing that merely happens to be in the current folder."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ TRAP = "import os; open(os.environ['TRAPPED'], 'a').write(__name__ + chr(10)); r
 
 @pytest.fixture
 def trapped(tmp_path, monkeypatch):
-    """A current folder full of modules that would be run by mistake; the file that tells of it."""
+    """A current folder full of modules that might be run by mistake; returns the file that they would write."""
     folder = tmp_path / "dataset"
     folder.mkdir()
     for name in ("numpy", "torch", "PIL", "pip", "neurosql", "json", "tqdm", "sitecustomize"):

@@ -1,4 +1,4 @@
-"""The command line: each command, what it writes, what it says of bad input, and Ctrl-C."""
+"""The command line: each command, what it writes, what it says about bad input, and Ctrl-C."""
 
 import errno
 import json

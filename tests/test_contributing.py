@@ -30,7 +30,7 @@ for line in sys.argv[1:]:
     if status := cli.main(arguments):
         sys.exit(status)
 """
-# A finder of an editable installation would come before the path, and find the package that is not changed.
+# The finder of an editable installation would come before the path, and find the unchanged package.
 FROM_PATH = "import sys; from importlib.machinery import PathFinder; sys.meta_path.insert(0, PathFinder)\n"
 
 
@@ -48,7 +48,7 @@ def commands(heading):
 
 
 def ran(folder, *arguments, first=None):
-    """What a process printed that imports from `first`, by default from the folder that it runs in."""
+    """The output of a process that imports from `first`, by default from the folder that it runs in."""
     environment = children.environment()
     environment["PYTHONPATH"] = os.pathsep.join([str(first or folder), environment["PYTHONPATH"]])
     command = children.command(*arguments)

@@ -168,7 +168,7 @@ print(peak() - before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads a process's peak memory as Linux tells it")
 def test_temporaries_of_the_plain_path_stay_under_the_memory_bound():
-    """How far the peak memory of a process grows, in KiB: about the bound, where that is what limits it."""
+    """How far the peak memory of a process grows, in KiB: about the bound, if the bound is what limits it."""
     environment = os.environ | {"NEUROSQL_NATIVE": "0", "OMP_NUM_THREADS": "1"}
     growth = {
         bound: int(subprocess.check_output([sys.executable, "-c", GROWTH, str(bound)], env=environment)) / 1024

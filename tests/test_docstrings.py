@@ -1,4 +1,4 @@
-"""Every public definition says what it is; a method that overrides another may leave that to the one it overrides."""
+"""Every public definition has a docstring; a method that overrides another may inherit its docstring."""
 
 import inspect
 import pkgutil
@@ -6,7 +6,7 @@ from importlib import import_module
 
 import neurosql
 
-# torch names it, and every network has it.
+# torch defines the meaning, and every network has them.
 SAID_BY_TORCH = {"forward", "backward"}
 
 

@@ -1,4 +1,4 @@
-"""The direction of imports: a module imports only from rooms below its own, so that no two rooms import each other."""
+"""The direction of imports: a room (module or package) imports only from rooms below it, so there are no cycles."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a source distribution carries: all that a build needs, and nothing that is of no use elsewhere."""
+"""What a source distribution contains: everything that a build needs, and nothing that is useless elsewhere."""
 
 import os
 import tarfile

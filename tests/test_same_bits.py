@@ -1,4 +1,4 @@
-"""Every method gives the bits of version 0.1.0: trained models on the same kind of processor, and what they make.
+"""Every method gives the bits of version 0.1.0, in trained models and in what they make, on the same kind of processor.
 
 `python tests/test_same_bits.py` prints what `fixtures/bits.json` holds for the machine that it runs on.
 """

@@ -1,4 +1,4 @@
-"""The loop: budget, schedule, early stopping, and runs that go on to the same bits."""
+"""The loop: budget, schedule, early stopping, and runs that resume to the same bits."""
 
 import json
 import math
@@ -24,7 +24,7 @@ def images(digits, n=90):
 
 
 def train(images, out=None, stop_after=None, **settings):
-    """Train, with an interrupt after so many steps."""
+    """Train, with an interrupt after this many steps."""
     if stop_after is not None:
         with pytest.MonkeyPatch.context() as patch:
             interrupt_after(patch, stop_after)

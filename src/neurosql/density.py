@@ -2,8 +2,8 @@ r"""A density fitted to codes after training: a Gaussian mixture, or one Gaussia
 
     p(z | class) = sum_k w_k N(z; m_k, S_k),    S_k = L_k L_k'
 
-fitted by expectation maximisation with full covariances; with one component it is the mean and the covariance of the
-codes. All of it is tensors, so it is saved with the codes and drawn from with the caller's own random numbers.
+fitted by expectation maximisation with full covariances. With one component, it is the mean and the covariance of the
+codes. All of it is tensors: it is saved with the codes, and draws use the caller's own random numbers.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ ROUNDS = 300
 RIDGE = 1e-4
 """Share of the codes' mean variance that is added to each variance, so that few codes still give a density."""
 FEWEST = 10
-"""Fewest codes a component, on average; at least twice as many as dimensions in any case."""
+"""Fewest codes per component, on average; never fewer than 2 (d + 1) in d dimensions."""
 
 NAMES = ("weights", "means", "factors")
 
 
 class Mixture:
-    """Gaussian mixtures of c classes (one where there are none) with up to k components each, in float64.
+    """Gaussian mixtures of c classes (c = 1 without classes) with up to k components each, in float64.
 
-    `weights` (c, k) are zero where a class has fewer components or no codes, `means` (c, k, d), and `factors`
-    (c, k, d, d) the lower Cholesky factors of the covariances.
+    `weights` (c, k) are zero where a class has fewer components or no codes, `means` are (c, k, d), and `factors`
+    (c, k, d, d) are the lower Cholesky factors of the covariances.
     """
 
     has_mode = has_density = True
@@ -43,9 +43,9 @@ class Mixture:
 
     @classmethod
     def fit(cls, codes: Tensor, labels: Tensor | None, classes: int | None, components: int, seed: int) -> Mixture:
-        """Fit codes (n, d), class by class where there are labels (n,), with at most `components` components each.
+        """Fit codes (n, d), class by class if there are labels (n,), with at most `components` components each.
 
-        There are fewer where a component would have too few codes to give it a covariance.
+        There are fewer if a component would have too few codes for a covariance.
         """
         if not torch.isfinite(codes).all():
             raise InputError("some codes are not finite, so no density can be fitted: try a lower learning_rate")
@@ -72,19 +72,19 @@ class Mixture:
 
     @property
     def scale(self) -> float:
-        """Root mean square of the components' standard deviations: the length of a fair step."""
+        """Root mean square of the components' standard deviations, which sets the length of a step."""
         spread = self.factors.square().sum((-2, -1)) / self.dim
         return math.sqrt(float((self.weights * spread).sum() / self.weights.sum()))
 
     def of(self, labels: Tensor | None) -> Mixture:
-        """The densities of the classes `labels` (m,), one a row; this one where there are no labels."""
+        """The densities of the classes `labels` (m,), one per row; without labels, this density itself."""
         if labels is None:
             return self
         rows = labels.to(self.weights.device)
         return Mixture(self.weights[rows], self.means[rows], self.factors[rows])
 
     def sample(self, n: int, labels: Tensor | None, random: torch.Generator) -> Tensor:
-        """n draws (n, d), from the densities of the classes `labels` (n,) where there are any."""
+        """n draws (n, d), from the densities of the classes `labels` (n,), if any."""
         group = torch.zeros(n, dtype=torch.int64) if labels is None else labels.cpu()
         component = torch.multinomial(self.weights[group], 1, generator=random).flatten()
         noise = torch.randn(n, self.dim, generator=random, dtype=torch.float64)
@@ -94,7 +94,7 @@ class Mixture:
     def log_prob(self, z: Tensor) -> Tensor:
         """log p(z): (n, d) -> (n,), differentiable, in z's dtype and device.
 
-        With one class all rows of z are under its density; with n classes row i is under that of class i.
+        With one class, its density applies to all rows of z; with n classes, the density of class i applies to row i.
         """
         weights, means, factors = (part.to(z) for part in (self.weights, self.means, self.factors))
         whitened = torch.linalg.solve_triangular(factors, (z[:, None] - means)[..., None], upper=False)[..., 0]
@@ -103,19 +103,19 @@ class Mixture:
         return each.logsumexp(1) - 0.5 * self.dim * math.log(2 * math.pi)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What `from_tensors` makes the same density of."""
+        """The density as tensors, which `from_tensors` takes."""
         return {f"density.{name}": getattr(self, name) for name in NAMES}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> Mixture:
-        """The density that `tensors` gave."""
+        """The density whose `tensors` these are."""
         return cls(*(tensors[f"density.{name}"].cpu() for name in NAMES))
 
 
 def _fit(points: np.ndarray, components: int, seed: int) -> GaussianMixture:
     n, dim = points.shape
     variance = float(points.var(0).mean())
-    # Seeding by k-means++ alone: Lloyd's iterations add up in the order of their threads, EM does not.
+    # Seeding by k-means++ alone: the sums in Lloyd's iterations depend on the order of threads, those of EM do not.
     mixture = GaussianMixture(
         min(components, max(1, n // max(FEWEST, 2 * (dim + 1)))),
         covariance_type="full",
@@ -127,5 +127,5 @@ def _fit(points: np.ndarray, components: int, seed: int) -> GaussianMixture:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        # The estimator wants two points; a lone code twice has the same mean, and the ridge for its covariance.
+        # The estimator needs two points. A lone code, given twice, keeps its mean and gets the ridge as covariance.
         return mixture.fit(points if n > 1 else np.repeat(points, 2, axis=0))

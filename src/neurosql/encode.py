@@ -19,14 +19,14 @@ STEPS = 60
 
 
 class Law(Protocol):
-    """What refinement asks of the law of the codes; a Prior is one."""
+    """What refinement needs to know about the law of the codes. A Prior is one."""
 
     has_density: bool
     has_mode: bool
 
     @property
     def scale(self) -> float:
-        """The length of a fair step."""
+        """The scale of the codes, which sets the length of a step."""
 
     def log_prob(self, z: Tensor) -> Tensor:
         """log p(z): (n, d) -> (n,)."""
@@ -53,7 +53,7 @@ def nearest_code(
     decoded_labels: Tensor | None = None,
     memory: int = DEFAULT_MEMORY,
 ) -> Tensor:
-    """For each image the row of the cheapest decoded lattice point: (n,). A given label admits only its own class."""
+    """The row of the cheapest decoded lattice point for each image: (n,). With labels, only among its own class."""
     found = torch.empty(len(x), dtype=torch.int64)
     rows = max(1, memory // max(1, 4 * len(decoded)))
     for i in range(0, len(x), rows):
@@ -74,11 +74,11 @@ def refine(
     steps: int = STEPS,
     progress: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Descend l(x, G(z)) - w log p(z) from the given codes: the best codes met (n, d) and their losses l (n,).
+    """Descend l(x, G(z)) - w log p(z) from the given codes; returns the best codes met (n, d) and their losses l (n,).
 
-    The images do not see each other: the generator is in evaluation mode, the step is Adam's, coordinate by
-    coordinate, and each chunk is filled up to one size so that even the rounding is that of a full chunk. Where each
-    class has a law of its own, `prior` is a function of labels (m,), or None, that gives the law of m codes.
+    The code of an image does not depend on the other images: the generator is in evaluation mode, Adam steps coordinate
+    by coordinate, and each chunk is padded to one size, so that even the rounding is that of a full chunk. If each
+    class has a law of its own, `prior` is a function that takes labels (m,), or None, and returns the law of m codes.
     """
     training, wanted = generator.training, [p.requires_grad for p in generator.parameters()]
     generator.eval().requires_grad_(False)
@@ -113,7 +113,7 @@ def _refine_chunk(
         z = z.detach().requires_grad_(step < steps)
         loss, value = objective(z)
         if step == 0:
-            # The codes to begin with are the best so far, even if their loss is not a number.
+            # The initial codes are the best so far, even if their loss is not a number.
             best_z, best_loss, best_objective = z.detach(), loss.detach(), value.detach()
         better = value.detach() < best_objective
         best_z = torch.where(better[:, None], z.detach(), best_z)

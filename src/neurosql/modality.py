@@ -1,7 +1,7 @@
 """What depends on whether samples are images, signals, volumes or vectors: one object for each kind.
 
-A modality names its default networks, its loss, the features that its samples are compared by and how they are drawn;
-the rooms that hold networks, features and pictures know these names. Nothing here imports torch.
+A modality names its default networks, its loss, the features that compare its samples, and how they are drawn. The
+packages of networks, features and pictures look these names up. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Modality:
-    """One kind of samples."""
+    """One kind of sample."""
 
     name: str
     plural: str
     axes: int
-    """Spatial axes of a sample, which is (c, *spatial), or (p,) where there are none: a convolution's dimensions."""
+    """Spatial axes of a sample, hence of a convolution: a sample is (c, *spatial), or (p,) without spatial axes."""
     generator: str
     """The generator that `auto` stands for: a name of `settings.BACKBONES`."""
     cost: str
     """The loss that `auto` stands for."""
     costs: tuple[str, ...]
-    """Every loss that such samples have."""
+    """Every loss that can compare such samples."""
     encoder: str
     """The encoder of autoencoders that ask for convolutions: a name of `methods.encoders`."""
     discriminator: str
@@ -36,7 +36,7 @@ class Modality:
     picture: str
     """How samples are drawn: a name of `report.pictures`."""
     bounded: bool = True
-    """Whether values lie in [0, 1]; otherwise they are standardised by column."""
+    """Whether values are in [0, 1]; otherwise they are standardised by column."""
 
     @property
     def is_picture(self) -> bool:

@@ -1,4 +1,4 @@
-"""What every network is made with: initial weights from a seed, a width that gives it a size, and its parameter count.
+"""How every network is made: initial weights from a seed, and the width that gives a certain parameter count.
 
 Initial weights are a function of the settings and the seed alone; torch's global random state is neither read nor
 changed.
@@ -33,16 +33,16 @@ def seed_of(seed: int, name: str) -> int:
 
 
 def outline(build: Callable[[], Network]) -> Network:
-    """The network that `build` gives, without memory for its weights.
+    """The network that `build` returns, without memory for its weights.
 
-    On the meta device torch's own initialisers run without drawing from the global random state.
+    On the meta device, torch's own initialisers run without drawing from the global random state.
     """
     with torch.device("meta"):
         return build()
 
 
 def made(build: Callable[[], Network], fill: Callable[[Network, torch.Generator], None], seed: int) -> Network:
-    """The network that `build` gives, on the CPU, filled by `fill` with draws from the seed."""
+    """The network that `build` returns, on the CPU, filled by `fill` with draws from the seed."""
     network = outline(build)
     network.to_empty(device="cpu")
     with torch.no_grad():
@@ -58,9 +58,9 @@ def fill_layer(layer: Layer, random: torch.Generator, gain: float = 2.0) -> None
 
 
 def fill(network: nn.Module, random: torch.Generator, gain: float = 2.0) -> None:
-    """Fill in place, module by module: layers by `fill_layer`, norms the identity, all else N(0, 1).
+    """Fill in place, module by module: layers by `fill_layer`, norms with the identity, all else with N(0, 1).
 
-    Embeddings and learnable constants are as large as a code that way.
+    That way, embeddings and learnable constants are as large as a code.
     """
     for path, module in network.named_modules():
         if isinstance(module, LAYERS):
@@ -89,8 +89,8 @@ def _fan_in(layer: Layer) -> float:
 def width_near(build: Callable[[int], nn.Module], target: int, step: int = 1, least: int | None = None) -> int:
     """The multiple of `step` for which `build(width)` has a parameter count nearest to the target.
 
-    The count must grow with the width. None is under `least`, a multiple of `step`, by default `step` itself; of two
-    that are as near the smaller one is taken.
+    The count must grow with the width. The width is at least `least`, a multiple of `step`, by default `step` itself.
+    If two widths are equally near, the smaller one is taken.
     """
 
     @cache
@@ -101,7 +101,7 @@ def width_near(build: Callable[[int], nn.Module], target: int, step: int = 1, le
     high = low + 1
     while size(high) <= target:
         low, high = high, 2 * high
-    # The largest width that is not above the target lies in [low, high), or there is none.
+    # The largest width that is not above the target is in [low, high), if there is one.
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if size(middle) <= target else (low, middle)

@@ -1,8 +1,8 @@
-"""Three words, three meanings, for every method.
+"""Presets, sizes and budgets: three words that mean the same for every method.
 
-- a preset is a method's own choices: `paper`, as the paper has them, or `recommended`, as practitioners make them;
-- a size is the widths of the networks (`GeneratorSettings.size`);
-- a budget is the epochs and the batch: `smoke` (seconds), `laptop` (minutes on two cores) or `paper`.
+- a preset sets the method's own choices: `paper`, as in the paper, or `recommended`, as practitioners choose;
+- a size sets the widths of the networks (`GeneratorSettings.size`);
+- a budget sets the epochs and the batch size: `smoke` (seconds), `laptop` (minutes on two cores) or `paper`.
 
 Nothing here imports torch.
 """
@@ -24,12 +24,12 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "paper": {"epochs": 200, "batch_size": 64},
 }
 
-# The paper's optimiser is the same for all methods: AdamW, one cosine, weight decay 1e-4, clip 1, 1e-4 to 3e-4.
+# The paper's optimiser is the same for all methods: AdamW, one cosine, weight decay 1e-4, clip 1, rate 1e-4 to 3e-4.
 _PAPER = {"learning_rate": 2e-4, "patience": 30}
 
 
 def choices(method: str, preset: str = "recommended", budget: str = "laptop") -> dict[str, Any]:
-    """What preset and budget set, by field name; everything else keeps its default."""
+    """The settings of a preset and a budget, by field name; everything else keeps its default."""
     own = METHODS[method].preset(preset)
     if budget not in BUDGETS:
         raise InputError(f"budget must be one of {', '.join(BUDGETS)}, got {budget!r}")
@@ -37,5 +37,5 @@ def choices(method: str, preset: str = "recommended", budget: str = "laptop") ->
 
 
 def settings(method: str = "neurosql", preset: str = "recommended", budget: str = "laptop", **own: Any) -> Settings:
-    """The settings of a method: those of preset and budget, and `own` ones by field name, which win."""
+    """The settings of a method: those of the preset and the budget, overridden by `own`, by field name."""
     return Settings.from_flat({"method": method} | choices(method, preset, budget) | own)

@@ -1,16 +1,16 @@
-r"""Structural similarity: of pairs with its gradient, and of all pairs.
+r"""Structural similarity: of given pairs, with its gradient, and of all pairs.
 
-SSIM is that of Wang and others (2004) with a Gaussian window of 11 taps an axis, sigma 1.5, data range 1, biased
-variances, averaged over the positions where the window lies inside the image:
+SSIM is that of Wang and others (2004) with a Gaussian window of 11 taps per axis, sigma 1.5, data range 1 and biased
+variances, averaged over the positions where the window is inside the image:
 
     SSIM = (2 m_x m_y + C1) (2 s_xy + C2) / ((m_x^2 + m_y^2 + C1) (s_x^2 + s_y^2 + C2)),  C1 = 0.01^2, C2 = 0.03^2
 
 An image that is smaller than the window gets the largest odd window w that fits, with sigma 1.5 w / 11. Arrays are
 (n, c, *spatial) with one, two or three spatial axes.
 
-There are three ways to it. `ssim`, pair by pair with its gradient, is the reference: it is the training loss, the
+There are three implementations. `ssim`, pair by pair with its gradient, is the reference: it is the training loss, the
 score, and what tests compare with scikit-image. `ssim_matrix` and `ssim_matrix_by_windows` are fast paths to the same
-values for all pairs, on a processor and on a GPU. The compiled matrix in native/ is faster still where it is built.
+values for all pairs, on a CPU and on a GPU. The compiled matrix in native/, if it is built, is faster still.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ C2 = 0.03**2
 WINDOW = 11
 SIGMA = 1.5
 
-# Generated images, and elements in all, that one filter pass takes together: wide enough for the matrix products and
-# for two threads, narrow enough that the temporaries stay in the cache (measured at 28, 64 and 128 pixels).
+# How many generated images, and how many elements in all, one filter pass takes: enough for the matrix products and
+# for two threads, few enough that the temporaries stay in the cache (measured at 28, 64 and 128 pixels).
 _LANES = 64
 _PASS = 400_000
 
-# In float32, E[xy] - E[x] E[y] is off by about 1e-7 of the means' product, which SSIM divides by v_x + v_y + C2: no
-# more than a product of two factors, mean / root of (v + C2/2), one of each image. The root of the factor's sum of
-# squares over the positions is the image's risk: a pair whose risks' product is more than this a position is done in
-# float64. Windows of less variance than _FLAT do not count: their covariance has an exact bound.
+# In float32, E[xy] - E[x] E[y] is off by about 1e-7 of the means' product. SSIM divides that by v_x + v_y + C2, which
+# gives at most a product of two factors, mean / root of (v + C2/2), one per image. The root of the factor's sum of
+# squares over the positions is the image's risk. A pair is done in float64 if the product of its risks is more than
+# this per position. Windows with less variance than _FLAT do not count: their covariance has an exact bound.
 _RISKY = 12.0
 _FLAT = 1e-15
 
-# Pixels that the paired loss takes together for each thread, for the same reason.
+# Pixels that the paired loss takes at once per thread, so that they stay in the cache.
 _PAIRED_PASS = 2**16
 
 
@@ -56,7 +56,7 @@ def window_size(spatial: Sequence[int]) -> int:
 def gaussian_window(size: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """Normalised Gaussian taps, shape (size,), sigma = 1.5 size / 11.
 
-    Rounded taps have a sum of 1 all the same: the outermost, which are the finest, make up for the others.
+    Rounded taps still have the sum 1: the outermost taps, which have the finest rounding, make up the difference.
     """
     t = torch.arange(size, dtype=torch.float64) - size // 2
     g = torch.exp(-(t**2) / (2 * (SIGMA * size / WINDOW) ** 2))
@@ -66,9 +66,9 @@ def gaussian_window(size: int, dtype: torch.dtype = torch.float64) -> Tensor:
 
 
 def _bands(spatial: Sequence[int], like: Tensor, stride: int = 1) -> list[Tensor]:
-    """For each spatial axis of length s the banded matrix (s - w + 1, s) that applies the window to it.
+    """The banded matrix (s - w + 1, s) that applies the window, for each spatial axis of length s.
 
-    With a stride only every stride-th window position, and row, is kept.
+    With a stride, only every stride-th window position, and row, is kept.
     """
     window = window_size(spatial)
     return [_band(length, window, stride, like.dtype, like.device) for length in spatial]
@@ -76,7 +76,7 @@ def _bands(spatial: Sequence[int], like: Tensor, stride: int = 1) -> list[Tensor
 
 @lru_cache(maxsize=64)
 def _band(length: int, window: int, stride: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    # A tensor that outlives this call must not be one of inference mode, in which the call may be made.
+    # The call may be made in inference mode, but a tensor that outlives it must not be an inference tensor.
     with torch.inference_mode(False):
         band = torch.zeros(length - window + 1, length, dtype=dtype)
         for row in range(len(band)):
@@ -85,9 +85,9 @@ def _band(length: int, window: int, stride: int, dtype: torch.dtype, device: tor
 
 
 def _smooth(x: Tensor, bands: list[Tensor], trailing: int = 0) -> Tensor:
-    """Window means over the spatial axes, which are the last ones but for `trailing` axes behind them.
+    """Window means over the spatial axes, which are the last ones except for `trailing` axes after them.
 
-    Each axis is one matrix product: everything behind the axis is its columns.
+    Each axis takes one matrix product, with everything after the axis as columns.
     """
     first = x.ndim - trailing - len(bands)
     for axis in reversed(range(len(bands))):
@@ -102,13 +102,14 @@ def _smooth(x: Tensor, bands: list[Tensor], trailing: int = 0) -> Tensor:
 
 
 class SimilarityLoss(torch.autograd.Function):
-    """a (1 - SSIM(x_i, y_i)) + b mean|x_i - y_i|, with the gradient found along with the value.
+    """a (1 - SSIM(x_i, y_i)) + b mean|x_i - y_i|, with the gradient computed along with the value.
 
     In d = x - y and q = x + y, with means m and variances v over the window,
 
         SSIM = (1 - m_d^2 / (m_d^2 / 2 + m_q^2 / 2 + C1)) (1 - v_d / (v_d / 2 + v_q / 2 + C2)),
 
-    which takes four filters instead of five, and three more for a gradient. A few images at a time stay in the cache.
+    which takes four filters instead of five, and three more for a gradient. It takes a few images at a time, which stay
+    in the cache.
     """
 
     @staticmethod
@@ -141,13 +142,13 @@ class SimilarityLoss(torch.autograd.Function):
 def _paired_with_gradients(
     x: Tensor, y: Tensor, a: float, b: float, bands: list[Tensor], to_x: Tensor | None, to_y: Tensor | None
 ) -> Tensor:
-    """The value of `SimilarityLoss`; its gradients are written to `to_x` and `to_y` where they are given."""
+    """The value of `SimilarityLoss`; its gradients are written to `to_x` and `to_y` if these are given."""
     images = x.new_empty(4, *x.shape)
     torch.add(x, y, out=images[0])
     torch.sub(x, y, out=images[1])
     value = images[1].abs().flatten(1).mean(1).mul_(b)
     sign = images[1].sign() if b and (to_x is not None or to_y is not None) else None
-    # Variances do not change with a constant that is taken from an image, but they lose fewer digits.
+    # Subtracting a constant from an image does not change its variances, but they lose fewer digits.
     shift = images[:2].flatten(3).mean(3).view(2, *x.shape[:2], *[1] * len(bands))
     images[:2] -= shift
     torch.mul(images[:2], images[:2], out=images[2:])
@@ -167,7 +168,7 @@ def _paired_with_gradients(
 
     over_squares.mul_(related)
     over_variances.mul_(like).mul_(0.5)
-    back = x.new_empty(4, *similar.shape)  # of m_q, m_d, v_q, v_d; the first two of the sum and the difference later
+    back = x.new_empty(4, *similar.shape)  # gradients: by_q + by_d, by_q - by_d, of v_q and of v_d
     torch.mul(unrelated, over_variances, out=back[2])
     torch.sub(back[2], over_variances, alpha=2, out=back[3])
     by_q = (means[0] * unlike).mul_(over_squares).addcmul_(centred[0], back[2], value=-2)
@@ -209,19 +210,19 @@ def check_spatial(x: Tensor) -> None:
 
 @dataclass(frozen=True)
 class _Statistics:
-    """What SSIM needs of some images at each window, besides the mean of products."""
+    """What SSIM needs to know about images at each window, besides the mean of products."""
 
-    pixels: Tensor  # less a constant of each image and channel
+    pixels: Tensor  # minus a constant per image and channel
     mean: Tensor  # of these pixels
     twice_mean: Tensor  # of the images themselves
-    square: Tensor  # the mean's, of the images themselves
+    square: Tensor  # of the mean of the images themselves
     deviation: Tensor
     variance: Tensor
     risk: Tensor  # (images,): see _RISKY
 
 
 def _statistics(images: Tensor, bands: list[Tensor], trailing: int = 0) -> _Statistics:
-    """Of images (n, c, *spatial), or (c, *spatial, n) with one trailing axis; found in float64 and rounded once."""
+    """Statistics of images (n, c, *spatial), or (c, *spatial, n) with one trailing axis: in float64, rounded once."""
     first = 2 - trailing
     spatial = tuple(range(first, first + len(bands)))
     flat = images.flatten(first, first + len(bands) - 1)
@@ -245,10 +246,10 @@ def _statistics(images: Tensor, bands: list[Tensor], trailing: int = 0) -> _Stat
 
 
 def _similarities(x: Sequence[Tensor], y: _Statistics, bands: list[Tensor]) -> Tensor:
-    """Sums of SSIM over the positions, (rows, lanes), from what `_of_rows` gives."""
+    """Sums of SSIM over the positions, (rows, lanes), from what `_of_rows` returns."""
     twice_pixels, twice_mean, true_mean, square, twice_deviation, variance = x
     covariance = _smooth(twice_pixels * y.pixels, bands, trailing=1).addcmul_(y.mean, twice_mean, value=-1)
-    # At most the product of the deviations, which are exact: nothing is left of the rounding errors in flat areas.
+    # It is at most the product of the deviations, which are exact: this removes the rounding errors in flat areas.
     bound = y.deviation * twice_deviation
     torch.clamp(covariance, -bound, bound, out=covariance)
     luminance = torch.mul(y.twice_mean, true_mean, out=bound).add_(C1)
@@ -258,16 +259,16 @@ def _similarities(x: Sequence[Tensor], y: _Statistics, bands: list[Tensor]) -> T
 
 
 def _of_rows(x: _Statistics) -> list[Tensor]:
-    """Pixels and statistics with an axis for the lanes behind, and with SSIM's constants and factors in them."""
+    """Pixels and statistics with a last axis for the lanes, and with SSIM's constants and factors included."""
     doubled = (2 * x.pixels, 2 * x.mean, x.twice_mean / 2, x.square + C1, 2 * x.deviation, x.variance + C2)
     return [part.unsqueeze(-1) for part in doubled]
 
 
 def ssim_matrix(x: Tensor, y: Tensor, memory: int, stride: int = 1) -> Tensor:
-    """SSIM of all pairs. Means and variances are computed once an image, only the cross term once a pair.
+    """SSIM of all pairs. Means and variances are computed once per image, only the cross term once per pair.
 
-    The generated images lie in the last axis, (c, *spatial, lanes): the window is then a product of a banded matrix
-    with a wide one along every axis, and all that follows runs over contiguous lanes.
+    The generated images are along the last axis, (c, *spatial, lanes). Along every axis, the window is then a product
+    of a banded matrix with a wide one, and all that follows runs over contiguous lanes.
     """
     check_spatial(x)
     bands = _bands(x.shape[2:], x, stride)
@@ -302,7 +303,7 @@ def ssim_matrix(x: Tensor, y: Tensor, memory: int, stride: int = 1) -> Tensor:
 
 
 def ssim_matrix_by_windows(x: Tensor, y: Tensor, memory: int, stride: int = 1) -> Tensor:
-    """SSIM of all pairs with one matrix product a window position, (n, w^r) times (w^r, m): the way for a GPU.
+    """SSIM of all pairs with one matrix product per window position, (n, w^r) times (w^r, m), which suits a GPU.
 
     Each window is centred by its own mean and weighted by the root of the window, so that the product is the
     covariance itself: nothing cancels, and reduced precision does little harm.

@@ -40,7 +40,7 @@ def graph_of(matrix: np.ndarray, mask: np.ndarray) -> tuple[Graph, np.ndarray]:
 
 
 def random_graph(seed: int, n: int, m: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Costs (n, m) and a mask with about `degree` pairs a row, among them a perfect matching of the rows."""
+    """Costs (n, m) and a mask with about `degree` pairs per row, among them a perfect matching of the rows."""
     random = np.random.default_rng(seed)
     mask = random.random((n, m)) < degree / m
     mask[np.arange(n), random.permutation(m)[:n]] = True
@@ -61,7 +61,7 @@ def blurred(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def check_duals(pairs: Graph, costs: np.ndarray, outside: float, found: candidates.Matching, epsilon: float) -> None:
-    """Feasible on the graph, in the promised form, and within epsilon a row of the matching's total."""
+    """Feasible on the graph, in the promised form, and within epsilon per row of the matching's total."""
     columns, u, v = found
     assert np.all(u <= outside)
     assert np.all(v <= 0)
@@ -83,7 +83,7 @@ def test_a_matching_is_within_its_epsilon_of_the_optimum(path, seed):
     full = csr_array((costs.astype(np.float64) + 1, pairs.indices, pairs.indptr), shape=(n, n))
     rows, columns = min_weight_full_bipartite_matching(full)
     optimum = matrix[rows, columns].sum(dtype=np.float64)
-    # Dearer than any detour: no row stays out.
+    # More expensive than any detour: no row stays without a column.
     found = candidates.match(pairs, costs, outside=2.0 * n, epsilon=1e-4)
     assert np.all(found.columns >= 0)
     assert mask[np.arange(n), found.columns].all()
@@ -131,7 +131,7 @@ def test_ties_constant_costs_and_empty_rows_are_handled(path):
 
 
 def test_many_rows_on_few_columns_fill_these_columns(path):
-    """Hubs: 200 rows know three columns only, and the three cheapest of them get these."""
+    """Hubs: 200 rows have only the same three columns, and the three cheapest rows get them."""
     matrix = np.random.default_rng(0).random((200, 200)).astype(np.float32)
     mask = np.zeros((200, 200), bool)
     mask[:, :3] = True
@@ -297,7 +297,7 @@ def test_vectors_signals_and_small_images_are_assigned_too(path, shape):
 
 
 def test_hubs_are_reported_and_survived(path):
-    """Images that hardly differ lie near the mean of all digits: the few nearest to it are proposed by everyone."""
+    """Images that hardly differ are near the mean of all digits: every digit proposes the same few."""
     x, y = blurred(300)
     mean = y.mean(0, keepdim=True)
     y = mean + 0.02 * (y - mean)
@@ -310,7 +310,7 @@ def test_hubs_are_reported_and_survived(path):
 
 
 def test_a_collapsed_generator_is_survived(path, monkeypatch):
-    """All generated images are one: no permutation is better than another, and most rows are completed in pieces."""
+    """All generated images are equal: no permutation is better than another, and most rows are completed in pieces."""
     monkeypatch.setattr(candidates, "_DENSE_ROWS", 32)
     x, _ = blurred(150)
     result = candidates.solve(Cost.named("l1"), x, x[:1].expand_as(x), k=4)

@@ -20,7 +20,7 @@ from neurosql.errors import InputError
 
 GREEDY = [m for m in METHODS if m.startswith("greedy")]
 
-# Few distinct values make ties, wide floats make cancellation.
+# Few distinct values make ties; floats over a wide range make cancellation.
 ENTRIES = st.one_of(
     st.integers(-3, 3).map(float), st.floats(-1e3, 1e3, width=32), st.sampled_from([0.1, 0.2, 0.3, 1e-9])
 )
@@ -361,7 +361,7 @@ def test_an_unknown_method_is_refused_by_name():
 
 
 def test_long_paths_do_not_make_the_duals_slow(monkeypatch):
-    # On the line the shortest paths run through many points; with a round for each edge of a path, every row
+    # On a line, the shortest paths run through many points; with one round per edge of a path, every row
     # would be read hundreds of times.
     read = 0
 

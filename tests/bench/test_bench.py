@@ -103,7 +103,7 @@ def test_every_experiment_runs_and_fills_its_table(name, pictures, jobs, tmp_pat
     drawn = [file.name for file in written if file.parent.name == jobs_folder.PICTURES]
     shared = [place for place in places if place[0] != "celeba"] if sheets else []
     assert len(drawn) == len(shared) + planes + plotted
-    # From a copy without the runs, the page is the same but for samples that may not be passed on.
+    # From a copy without the runs, the page is the same except for samples that may not be passed on.
     copied = shutil.copytree(tmp_path, tmp_path / "copy")
     again = page.write(experiment, copied / f"{name}.csv")[0].read_text("utf-8")
     assert again.count("data:image/png") == text.count("data:image/png") - (sheets - len(shared))
@@ -228,7 +228,7 @@ def test_a_cell_is_bold_only_when_it_is_better_than_every_other():
     table = compare.build(TOY, toy_rows(a=0.5, b=0.4, c=0.3))
     assert table.bold == {(("mnist", 8), "a", SSIM)}
     assert table.wins() == {"a": (2, 0, 2), "b": (1, 1, 2), "c": (0, 2, 2)}
-    # Level with one other, it isn't, however far the third is behind.
+    # If it is level with one other, it is not the best, however far behind the third is.
     level = compare.build(TOY, toy_rows(a=0.5, b=0.5, c=0.3))
     assert level.bold == set() and level.wins()["c"] == (0, 2, 2)
     assert compare.build(TOY, [row for row in toy_rows(a=0.5, b=0.1) if row["seed"] == 0]).bold == set()
@@ -478,7 +478,7 @@ def test_an_experiment_of_ones_own_runs_merges_and_gets_its_page(tmp_path):
     experiment = Experiment("own-widths", "Widths", "Does width matter?", (Grid(arms, dims=(2,)),), (SSIM, AGAIN))
     path = run_bench(experiment, "smoke", tmp_path / "one", seeds=1, at_once=1, progress=False)
     assert path == tmp_path / "one" / "own-widths.csv"
-    # Another declaration has a run in common: it isn't made again, and is called by the other's name.
+    # Another declaration shares a run: the run isn't repeated, and appears under the other's name.
     other = replace(experiment, name="other", grids=(Grid((replace(arms[0], name="slim"),), dims=(2,)),))
     assert not queue.plan([other], "smoke", tmp_path / "one", 1).left
     counts = merge_benches([tmp_path / "one"], tmp_path / "all", "smoke", [experiment])
@@ -553,7 +553,7 @@ def test_no_samples_of_celeba_are_kept_and_others_name_their_data():
         pytest.skip("these tests do not stand in a source tree")
     kept = [path for path in results.rglob("*.png") if path.parent.name == jobs_folder.PICTURES]
     assert kept and not [path.name for path in kept if "-celeba-" in path.name]
-    # A picture that is called by a hash says nothing of what it shows.
+    # A picture named by a hash says nothing about what it shows.
     assert not [path.name for path in kept if re.match(r"[0-9a-f]{12}-\d", path.name)]
     assert not sources.SOURCES["celeba"].samples_may_be_shared
     assert sources.SOURCES["afhq"].credit and sources.SOURCES["oasis"].credit

@@ -1,4 +1,4 @@
-"""Results of version 0.1.0, with a column for each score, come over whole."""
+"""Results of version 0.1.0, with one column per score, are migrated without loss."""
 
 import csv
 import shutil
@@ -29,7 +29,7 @@ def state(folder):
 
 
 def wide(folder, name):
-    """The table of the old form, cell by cell as text, from the two of the present form."""
+    """The table in the old form, cell by cell as text, made from the two tables of the present form."""
     runs = {(line["config"], line["seed"]): dict(line) for line in lines(folder / f"{name}.csv")}
     scores = folder / "scores" / f"{name}.csv"
     for line in lines(scores) if scores.is_file() else []:
@@ -65,7 +65,7 @@ def test_a_second_time_changes_nothing(folder, capsys):
 
 
 def test_runs_under_another_hash_get_the_declared_one_with_their_scores_and_folders(folder, capsys):
-    # As if settings had been renamed since: every hash is another, and one run was never declared.
+    # As if settings had been renamed since: every hash is different, and one run was never declared.
     table = (folder / "mnist.csv").read_text("utf-8")
     runs = lines(OLD / "mnist.csv")
     for run in runs:

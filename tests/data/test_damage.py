@@ -1,6 +1,6 @@
 """Damaged and hostile files: each is read, skipped as asked or refused with a sentence; nothing is written elsewhere.
 
-Runs a few damaged files by default; `NEUROSQL_FUZZ=1000 pytest tests/test_damage.py` runs a thousand.
+Runs a few damaged files by default; `NEUROSQL_FUZZ=1000 pytest tests/data/test_damage.py` runs a thousand.
 """
 
 import gzip
@@ -66,7 +66,7 @@ KINDS = [*IMAGES, "npy", "npz", "wav", "csv", "nii", "nii.gz", "idx", "zip", "ta
 
 
 def damaged(content, random):
-    """The content cut, flipped, emptied, filled up or with a huge number in its header."""
+    """The content cut, flipped, emptied, padded, or with a huge number in its header."""
     way = random.integers(7)
     content = bytearray(content)
     if way == 0:
@@ -94,7 +94,7 @@ def test_damaged_files_are_read_skipped_or_refused(kind, tmp_path, monkeypatch):
     """Each alone, or among good pictures, with and without --skip-bad; and under a wrong suffix now and then."""
     random = np.random.default_rng(KINDS.index(kind))
     monkeypatch.setenv("NEUROSQL_CACHE", str(tmp_path / "cache"))
-    # So that decoders run in this process, where their memory is seen.
+    # So that decoders run in this process, where their memory is measured.
     monkeypatch.setattr(reading, "FEW", 10**6)
     inside = tmp_path / "inside"
     inside.mkdir()

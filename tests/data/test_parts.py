@@ -1,4 +1,4 @@
-"""Parts: who goes where, split files, limits, and what a run keeps of them."""
+"""Parts: which sample goes where, split files, limits, and what a run keeps of them."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The cache of decoded files: fast, whole, shared; and sets that memory has no room for."""
+"""The cache of decoded files is fast, complete and shared; and sets that do not fit in memory."""
 
 import json
 import mmap

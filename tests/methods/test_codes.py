@@ -1,4 +1,4 @@
-"""What the methods with learnt codes (VAE, RAE, GLO) share: one loop, one generator, runs that come back."""
+"""What the methods with learnt codes (VAE, RAE, GLO) share: one loop, one generator, runs that can be loaded."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ SMALL = dict(generator="mlp", width=32, epochs=4, batch_size=30, validate_every=
 
 
 def interrupted(images, settings, out, after):
-    """Train until a signal comes after so many steps."""
+    """Train until a signal arrives after this many steps."""
     update, count = Trainer._update, iter(range(1, 10_000))
 
     def counted(self, name, loss):

@@ -1,4 +1,4 @@
-"""Denoising diffusion: the forward process, its two ways back, and what the optimal network must give."""
+"""Denoising diffusion: the forward process, the two samplers that reverse it, and the optimal network's output."""
 
 import pytest
 import torch

@@ -127,7 +127,7 @@ class TestEveryNetwork:
 
     def test_labels_are_asked_for_where_they_belong(self, build):
         network, x, t, _ = self.data(build)
-        with pytest.raises(InputError, match="conditional"):
+        with pytest.raises(InputError, match="takes labels if"):
             network(x, t)
 
 

@@ -1,4 +1,4 @@
-"""Encoders: any shape in, (n, k) out; weights from the seed alone; each image on its own."""
+"""Encoders: any shape in, (n, k) out; weights from the seed alone; no image depends on the others."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The adversarial method: its losses, its penalty, its augmentation, and runs that go on to the same bits."""
+"""The adversarial method: its losses, its penalty, its augmentation, and runs that resume to the same bits."""
 
 import math
 import os
@@ -265,7 +265,7 @@ def test_each_step_moves_both_networks_once_and_only_by_their_own_loss(digits):
 
 
 def test_a_line_is_learnt():
-    """Points on a curve in the plane: most samples of a trained model lie near it, on both of its halves."""
+    """Points on a curve in the plane: most samples of a trained model are near it, on both of its halves."""
     t = torch.rand(600, generator=rng(), dtype=torch.float64).numpy() * 2 - 1
     x = np.column_stack([t, np.abs(t)]).astype(np.float32)
     run = neurosql.fit(x, method="gan", latent_dim=2, width=64, epochs=80, validation_share=0.0)

@@ -60,7 +60,7 @@ def test_the_projection_is_the_nearest_point_of_the_ball(dim):
 
 
 def test_one_step_is_the_hand_computed_one():
-    """l = |x - A z|^2 / p has the gradient -2 A'(x - A z) / p; Adam's first step has length one a coordinate."""
+    """l = |x - A z|^2 / p has the gradient -2 A'(x - A z) / p; Adam's first step has length one in each coordinate."""
     method = linear(code_rate=0.02, radius=10.0)
     method.pace = 0.5
     index, before = torch.tensor([3, 7, 1]), method.codes.clone()

@@ -1,4 +1,4 @@
-"""IMLE and RS-IMLE: what is chosen, what is rejected, and runs that go on to the same bits."""
+"""IMLE and RS-IMLE: what is chosen, what is rejected, and runs that resume to the same bits."""
 
 import os
 import signal
@@ -136,7 +136,7 @@ def test_an_epsilon_above_all_costs_leaves_the_farthest_samples(digits):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_images_choose_among_samples_of_their_own_class(name, digits):
-    """Every class draws its own codes, and its images are compared with what its own label makes of them."""
+    """Every class draws its own codes, and its images are compared with samples of its own label."""
     labels = digits[1][:60]
     method = build(digits[0][:60, None], labels, name=name)
     method.start()

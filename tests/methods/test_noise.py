@@ -1,4 +1,4 @@
-"""Diffusion and flow matching in the loop: they train, resume to the same bits, come back, and know their classes."""
+"""Diffusion and flow matching in the loop: they train, resume to the same bits, load, and know their classes."""
 
 import os
 import signal

@@ -58,7 +58,7 @@ def test_pairs_are_optimal_within_each_class():
 
 
 def rates(field, x, exact, solver):
-    """How the error falls each time that the steps are doubled, as a power of the step."""
+    """The order at which the error falls each time the number of steps is doubled, as a power of the step."""
     errors = [float((integrate(field, x, steps, solver) - exact).square().mean().sqrt()) for steps in (20, 40, 80, 160)]
     return -np.diff(np.log2(errors)), errors[-1]
 

@@ -34,7 +34,7 @@ def test_the_divergence_is_the_closed_form(scale):
 
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 def test_the_divergence_is_the_mean_log_ratio(scale):
-    """Monte Carlo: KL = E_q log q(z) / p(z), with draws of the method's own."""
+    """Monte Carlo: KL = E_q log q(z) / p(z), with the method's own draws."""
     mean, log_variance = posterior(1, 3)
     many = [part.expand(200_000, 3) for part in (mean, log_variance)]
     z = vae.draw(*many, torch.Generator().manual_seed(1))
@@ -132,7 +132,7 @@ def test_beta_is_in_the_units_of_its_likelihood():
 
 
 def test_without_beta_it_is_an_autoencoder(digits):
-    """No price on information: the loss is that of the reconstructions, and the noise goes."""
+    """Information is free: the loss is that of the reconstructions, and the noise vanishes."""
     x = torch.from_numpy(digits[0][:20, None])
     total, figures = one_loss(build(beta=0.0), x)
     assert total == figures["reconstruction"]
@@ -189,5 +189,5 @@ def test_the_scale_of_the_prior_is_in_the_samples_and_in_the_divergence(digits):
 
 def test_other_priors_are_refused():
     for name in ("cube", "ball", "spherical"):
-        with pytest.raises(InputError, match="normal prior only"):
+        with pytest.raises(InputError, match="needs the normal prior"):
             build(prior=name)

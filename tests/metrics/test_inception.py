@@ -1,4 +1,4 @@
-"""Inception-v3 from a file of the user's: its layers, and what is refused."""
+"""Inception-v3 from the user's own file: its layers, and what is refused."""
 
 import numpy as np
 import pytest

@@ -230,7 +230,7 @@ def test_near_copies_are_a_sign(how, pictures):
 
 @pytest.mark.parametrize("contrast", [0.7, 0.8, 0.9])
 def test_soft_samples_are_no_copies(contrast, pictures):
-    """An image that is drawn to the mean is near to every other one; a copy is nearer to one than to all others."""
+    """An image that is pulled towards the mean is near every other one; a copy is nearer to one than to all others."""
     x, _ = pictures
     train, heldout = x[:600], x[600:1000]
     soft = contrast * x[1000:1400] + (1 - contrast) * x.mean(0)
@@ -242,7 +242,7 @@ def test_soft_samples_are_no_copies(contrast, pictures):
 
 @pytest.mark.parametrize(("n", "k", "m"), [(600, 400, 400), (800, 100, 500), (300, 600, 500), (1000, 40, 300)])
 def test_honest_samples_are_suspected_by_chance_only(n, k, m, pictures):
-    """Real images in the place of samples: about 1 % of them, and hardly ever a verdict."""
+    """Real images in place of samples: about 1 % of them are suspicious, and there is hardly ever a verdict."""
     x = pictures[0].reshape(len(pictures[0]), -1)
     shares, verdicts = [], []
     for seed in range(30):

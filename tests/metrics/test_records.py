@@ -1,4 +1,4 @@
-"""Score records: what they promise holds, and a score is added by a function and a record alone."""
+"""Score records: what they promise holds, and a function and a record are enough to add a score."""
 
 import subprocess
 import sys
@@ -55,7 +55,7 @@ PLUGGED = {
 
 @pytest.fixture
 def plugged(monkeypatch):
-    """Records as another package's entry points give them, one of them broken."""
+    """Records from another package's entry points, one of them broken."""
     module = sys.modules[__name__]
     monkeypatch.setitem(sys.modules, "plugged_scores", module)
     for name, found in PLUGGED.items():

@@ -64,7 +64,7 @@ def sets(case):
 
 
 def scores(case):
-    """Every score of a small model with all that belongs to it, and what was left out."""
+    """Every score of a small model with all its fields, and what was left out."""
     settings, options = CASES[case]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,10 +1,10 @@
 """The compiled assignment against scipy and against the literal greedy loop, on matrices that are meant to hurt.
 
-    python tests/test_native_assignment.py 10000 [seed]
-    NEUROSQL_NATIVE=0 python tests/test_native_assignment.py 10000 [seed]
+    python tests/native/test_assignment.py 10000 [seed]
+    NEUROSQL_NATIVE=0 python tests/native/test_assignment.py 10000 [seed]
 
-checks as many random matrices as are asked for, each with cold, warm and garbage starts; with NEUROSQL_NATIVE=0 the
-plain path of `neurosql.assign`, all methods.
+checks this many random matrices, each with cold, warm and garbage starts. With NEUROSQL_NATIVE=0, it checks all methods
+of `neurosql.assign` without the compiled extension.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def check(cost: np.ndarray, result: tuple, optimum: float | None = None) -> None
     wide = cost.astype(np.float64)
     matched = wide[np.arange(n), permutation]
     # Rounding is relative to the numbers that are subtracted, whatever is left of them.
-    # Zeros say nothing about that: with them alone in the matching and in v, any rounding would be too much.
+    # Zeros do not show that size: if the matching and v are all zero, any rounding would be too much.
     sizes = np.abs(wide[wide != 0.0])
     size = np.abs(matched).sum() + np.abs(v).max(initial=0.0) + (np.quantile(sizes, 0.1) if sizes.size else 0.0)
     assert np.all(v <= 0.0)
@@ -120,7 +120,7 @@ def check_all_starts(random: Random, cost: np.ndarray) -> None:
 
 
 def check_plain(random: Random, cost: np.ndarray) -> None:
-    """Every method of `assign.solve`, whose starts the plain path ignores."""
+    """Every method of `assign.solve`; without the extension, starts are ignored."""
     wide = cost.astype(np.float64)
     optimum = wide[linear_sum_assignment(wide)].sum()
     last = None
@@ -141,7 +141,7 @@ def check_plain(random: Random, cost: np.ndarray) -> None:
 def fuzz(
     count: int, seed: int = 0, largest: int = 200, large: float = 0.0, checked: Callable = check_all_starts
 ) -> int:
-    """Check `count` random matrices of all kinds, shapes and types, a share of them `large`; how many they were."""
+    """Check `count` random matrices of all kinds, shapes and types, a share of them `large`; returns their number."""
     for number in range(count):
         random = np.random.default_rng([seed, number])
         kind = str(random.choice(list(KINDS)))

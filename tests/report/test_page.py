@@ -1,4 +1,4 @@
-"""The page of a run: in a real browser, and what it says of how to make the run again."""
+"""The page of a run: in a real browser, and what it says about how to reproduce the run."""
 
 import csv
 import html

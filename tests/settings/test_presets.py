@@ -1,4 +1,4 @@
-"""Preset, size and budget: three words, three meanings, for every method."""
+"""Preset, size and budget: three words that mean the same for every method."""
 
 import dataclasses
 import itertools
@@ -68,7 +68,7 @@ def test_a_backbones_own_settings_are_refused_by_the_others():
     for generator in ("auto", "convnet"):
         with pytest.raises(InputError, match="taper"):
             Settings.from_flat({"generator": generator, "taper": False})
-    with pytest.raises(InputError, match="the settings of resnet are ResNetSettings"):
+    with pytest.raises(InputError, match="the settings of resnet must be ResNetSettings"):
         Settings(generator=GeneratorSettings("resnet"), backbone=TrainingSettings())
 
 
@@ -82,7 +82,7 @@ def test_settings_of_version_0_1_0_have_the_backbones_in_the_section_of_the_gene
 
 
 def test_names_of_version_0_1_0_work_with_a_notice():
-    with pytest.warns(FutureWarning, match="holdout is called validation_share"):
+    with pytest.warns(FutureWarning, match="holdout has been renamed to validation_share"):
         settings = presets.settings("neurosql", holdout=0.3)
     assert settings.training.validation_share == 0.3
     for old, value, new in (
@@ -90,7 +90,7 @@ def test_names_of_version_0_1_0_work_with_a_notice():
         ("pairs", "candidates", "candidates"),
         ("refresh", "full", "auto"),
     ):
-        with pytest.warns(FutureWarning, match=f"{old} is called strategy"):
+        with pytest.warns(FutureWarning, match=f"{old} has been renamed to strategy"):
             assert presets.settings("neurosql", **{old: value}).quantile.strategy == new
     with pytest.warns(FutureWarning, match="holdout"):
         assert NeuroSQL(holdout=0.4).settings().training.validation_share == 0.4

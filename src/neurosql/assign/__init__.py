@@ -1,7 +1,7 @@
-"""The assignment between images and lattice rows: `solve` and what stands on it.
+"""The assignment between images and lattice rows: `solve` and what builds on it.
 
-`solvers` solves a matrix of all costs, `candidates` an assignment too large for one; `strategies` say which of them a
-block of images takes, and `start` finds the first permutation.
+`solvers` takes a matrix of all costs, and `candidates` an assignment that is too large for one. `strategies` apply one
+of them to a block of images, and `start` finds the first permutation.
 """
 
 from neurosql.assign.solvers import METHODS, Assigner, Assignment, Start, Warm, solve, solve_all

@@ -1,21 +1,21 @@
-r"""The assignment of many images, where a matrix of all n² costs would not fit: only promising pairs are looked at.
+r"""The assignment of so many images that a matrix of all n² costs would not fit: only promising pairs are compared.
 
 1. Each image proposes the k lattice rows whose images are nearest, and each lattice row the k nearest images, by the
    squared distance d² of a few principal components. The union of the proposals is a sparse graph.
-2. The cost l is computed for the pairs of the graph and nowhere else.
+2. The cost l is computed for the pairs of the graph only.
 3. An auction assigns the rows along the graph, with dual variables u and v (see solvers.py). A row may stay without a
-   column, at the cost of the dearest pair that was seen.
-4. In an optimum each row has the column with the smallest l(x_i, y_j) - v_j. With l ≈ a_i + b d², the slope b fitted to
-   the costs so far, the search of step 1 is made once more with the scores
+   column, at the cost of the most expensive pair so far.
+4. In an optimum, each row has the column with the smallest l(x_i, y_j) - v_j. With l ≈ a_i + b d², where the slope b is
+   fitted to the costs so far, the search of step 1 is repeated with the scores
 
        b d²_ij - u_i - v_j
 
-   and finds pairs that the prices make attractive. They join the graph, and it is assigned anew from the beginning.
+   and finds pairs that the prices make attractive. They join the graph, which is assigned again from the beginning.
 5. Rows that have no column yet share the free columns by dense assignments.
 
 Time is O(n² dims) for the searches, with a small constant; memory is O(n (k + dims)) besides the images. Nothing
-certifies the result, as most costs are never computed; but for a sample of rows all costs are, and with them the
-distance from the optimum is estimated.
+certifies the result, because most costs are never computed. But all costs of a sample of rows are computed, and the
+distance from the optimum is estimated from them.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ DEFAULT_K = 64
 DEFAULT_DIMS = 64
 DEFAULT_SAMPLE = 128
 
-# Above this share of rows without a column the nearest neighbours are taken to be hubs: few images, near to all others.
+# With more than this share of rows without a column, the neighbours are taken to be hubs: a few images near all others.
 HUBS = 0.2
-# Rounds of search after the first: one as a rule, more while more than this share of the rows has no column.
+# Rounds of search after the first: usually one, more while more than this share of the rows has no column.
 FEW = 0.01
 MOST_SEARCHES = 3
 
@@ -71,7 +71,7 @@ class CandidateAssignment:
     """(n,) float64, v: never positive."""
 
     compared: int
-    """Graph of the graph: costs computed, besides those of completed rows and of the sample."""
+    """Pairs of the graph: costs computed, besides those of completed rows and of the sample."""
 
     completed: int
     """Rows that found no column in the graph and were assigned among the columns left over."""
@@ -80,25 +80,25 @@ class CandidateAssignment:
     """Searches for pairs, the first one included."""
 
     hubs: bool
-    """Whether more than a fifth of the rows had no column after the first search: a few images were near to all
-    others, as those of an untrained generator are. The result is then much less sure."""
+    """Whether more than a fifth of the rows had no column after the first search: a few images were near all others, as
+    those of an untrained generator are. The result is then much less certain."""
 
     gap_estimate: float
     """Estimated upper bound on the distance of `cost` from the optimal mean cost. For any v,
 
         1/n Σ_i min_j (l(x_i, y_j) - v_j) + 1/n Σ_j v_j
 
-    is at most the optimum. The minima are known over the graph; how far they fall with all columns is known for a
-    sample of rows, and estimated by its mean. No certificate."""
+    is at most the optimum. The minima over the graph are known. How far they fall with all columns is known for a
+    sample of rows and estimated by its mean. This is not a certificate."""
 
     gap_error: float
-    """Standard error of `gap_estimate`; nan where the sample has fewer than two rows."""
+    """Standard error of `gap_estimate`; nan if the sample has fewer than two rows."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     """Where the time went: sample, components, search, costs, match and complete."""
 
     exact: bool = False
-    """Never: see `gap_estimate`."""
+    """Always False: see `gap_estimate`."""
 
     @property
     def relative_gap_estimate(self) -> float:
@@ -116,10 +116,10 @@ def solve(
 
         1/n Σ_i l(x_i, y_π(i))
 
-    where l is `cost`, x (n, ...) are the images and y (n, ...) the generated images of the lattice rows, of one shape.
-    `k` neighbours a row and a column are looked at first, by the distance of `dims` principal components, and as many
-    by the prices of the first assignment; then again, up to three times, while more than a hundredth of the rows has
-    no column. `sample` rows, evenly spread, serve to estimate the gap.
+    where l is `cost`, x (n, ...) are the images and y (n, ...), of the same shape, the generated images of the lattice
+    rows. The first search proposes `k` neighbours per row and per column, by the distance of `dims` principal
+    components. The second proposes as many by the prices of the first assignment; it is repeated, up to three times,
+    while more than a hundredth of the rows has no column. `sample` rows, evenly spread, serve to estimate the gap.
     """
     _check(x, y, k, dims)
     if len(x) != len(y):
@@ -176,10 +176,10 @@ def solve(
 
 
 def neighbours(x: Tensor, y: Tensor, k: int = DEFAULT_K, dims: int = DEFAULT_DIMS) -> Graph:
-    """Graph (i, j) where y_j is among the k nearest to x_i, or x_i among the k nearest to y_j: at most (n + m) k.
+    """Pairs (i, j) where y_j is among the k nearest to x_i, or x_i among the k nearest to y_j: at most (n + m) k.
 
-    x is (n, ...) and y is (m, ...), of one shape. Near is measured by the squared Euclidean distance of the `dims`
-    first principal components of both sets together; of the flattened images themselves if they have no more values.
+    x is (n, ...) and y is (m, ...), of the same shape. Distance is the squared Euclidean distance of the first `dims`
+    principal components of both sets together, or of the flattened images if these have at most `dims` values.
     """
     _check(x, y, k, dims)
     return _search(*_components(x, y, dims), k)
@@ -217,7 +217,7 @@ def _costs(cost: Cost, x: Tensor, y: Tensor, graph: Graph) -> np.ndarray:
 
 
 def _join(graph: Graph, costs: np.ndarray, found: Graph, cost: Cost, x: Tensor, y: Tensor) -> tuple[Graph, np.ndarray]:
-    """`graph` with the pairs of `found` that are not among them, and all their costs."""
+    """`graph` with those pairs of `found` that it lacks, and the costs of all its pairs."""
     n, m = len(graph.indptr) - 1, graph.columns
     old = graph.keys
     fresh = np.setdiff1d(found.keys, old, assume_unique=True)
@@ -240,7 +240,7 @@ def _components(x: Tensor, y: Tensor, dims: int) -> tuple[Tensor, Tensor]:
 def _search(
     a: Tensor, b: Tensor, k: int, slope: float = 1.0, u: np.ndarray | None = None, v: np.ndarray | None = None
 ) -> Graph:
-    """Graph with one of the k smallest slope |a_i - b_j|² - u_i - v_j of their row or of their column."""
+    """Pairs with one of the k smallest slope |a_i - b_j|² - u_i - v_j of their row or of their column."""
     n, m = len(a), len(b)
     if n == 0 or m == 0:
         return Graph(np.zeros(n + 1, np.int64), np.empty(0, np.int32), m)
@@ -269,7 +269,7 @@ def _search(
 def _smallest_compiled(native: Any, left: Tensor, right: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Columns of the k smallest entries of each row of left right^T, (n, k), and rows of those of each column, (m, k).
 
-    -1 stands where there are fewer. Each block of the product is looked at once, for its rows and its columns.
+    If there are fewer than k, the rest is -1. Each block of the product is read once, for its rows and its columns.
     """
     n, m = len(left), len(right)
     # Lists for more than all entries would only take memory.
@@ -293,7 +293,7 @@ def _smallest(left: Tensor, right: Tensor, k: int) -> np.ndarray:
 
 
 def _slope(a: Tensor, b: Tensor, graph: Graph, costs: np.ndarray) -> float:
-    """b of l(x_i, y_j) ≈ a_i + b |a_i - b_j|², by least squares over the pairs of rows spread over all."""
+    """b of l(x_i, y_j) ≈ a_i + b |a_i - b_j|², by least squares over the pairs of evenly spread rows."""
     n = len(graph.indptr) - 1
     step = max(1, n // 2048)
     degrees = np.diff(graph.indptr)[::step]
@@ -310,7 +310,7 @@ def _slope(a: Tensor, b: Tensor, graph: Graph, costs: np.ndarray) -> float:
 
     spread = float((centred(distances) ** 2).sum())
     slope = float((centred(distances) * centred(values)).sum()) / spread if spread > 0 else 0.0
-    # Costs that do not grow with the distance: any slope is as good as another, but prices alone would name the
+    # If costs do not grow with the distance, any slope is as good as another, but prices alone would propose the
     # same few columns to all rows.
     return slope if slope > 0 else float(np.abs(values).mean() / max(distances.mean(), 1e-30))
 
@@ -318,8 +318,8 @@ def _slope(a: Tensor, b: Tensor, graph: Graph, costs: np.ndarray) -> float:
 def _complete(columns: np.ndarray, a: Tensor, b: Tensor, cost: Cost, x: Tensor, y: Tensor) -> tuple[np.ndarray, int]:
     """Columns of all rows, and the number of rows that had none.
 
-    Those share the free columns by dense assignments: one, or several of bounded size, each with rows and columns that
-    have the same place along the first principal component.
+    These rows share the free columns by dense assignments: one, or several of bounded size, each with rows and columns
+    from the same range along the first principal component.
     """
     permutation = columns.copy()
     rows = np.flatnonzero(columns < 0)

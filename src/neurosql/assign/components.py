@@ -1,4 +1,4 @@
-"""Principal components of images: a few numbers an image whose distances stand in for dearer comparisons."""
+"""Principal components of images: a few numbers per image, whose distances replace more expensive comparisons."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Axes(NamedTuple):
     centre: Tensor
     """(p,) float32."""
     basis: Tensor | None
-    """(p, dims) float32; None where the images have no more than `dims` values, which are then taken as they are."""
+    """(p, dims) float32; None if the images have no more than `dims` values, which are then taken as they are."""
 
     @classmethod
     @torch.no_grad()
     def of(cls, images: Tensor, dims: int) -> Axes:
         """The first `dims` principal axes of images (n, ...).
 
-        The subspace is found by block power iteration from a fixed start: it only has to be good.
+        The subspace is found by block power iteration from a fixed start: it need not be exact.
         """
         flat = images.detach().flatten(1).float()
         width = flat.shape[1]
@@ -34,7 +34,7 @@ class Axes(NamedTuple):
         for _ in range(4):
             basis = torch.linalg.qr(flat.T @ (flat @ basis)).Q
         projected = flat @ basis
-        # Ascending: the last ones are the largest, and the very first component comes first.
+        # eigh sorts in ascending order: the last ones are the largest, and flipping puts the first component first.
         basis = basis @ torch.linalg.eigh(projected.T @ projected).eigenvectors[:, -dims:].flip(1)
         return cls(centre, basis)
 

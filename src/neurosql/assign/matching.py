@@ -1,4 +1,4 @@
-"""Assignment along the pairs of a sparse graph: an auction, with scipy's matching where there is no extension."""
+"""Assignment along the pairs of a sparse graph: an auction, or scipy's matching without the compiled extension."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from neurosql.errors import InputError
 
 # Relative to the mean cost. The last one bounds the distance from the graph's optimum.
 _EPSILONS = (0.05, 0.005, 5e-4, 5e-5)
-_MOST_BIDS = 2000  # a row
+_MOST_BIDS = 2000  # per row
 
 
 class Graph(NamedTuple):
@@ -61,9 +61,9 @@ def match(graph: Graph, costs: np.ndarray, outside: float, epsilon: float | None
 
         min over partial assignments π   Σ_matched C[i, π(i)] + outside * (number of rows without a column)
 
-    `costs`, (number of pairs,) float32, are the C of the graph. The total is at most n epsilon above the optimum, by
-    default 5e-5 of the mean cost a row; exactly optimal, and much slower, without the compiled extension. A graph
-    on which the auction does not end in reasonable time leaves more rows without a column than it has to.
+    `costs`, (number of pairs,) float32, has C for the pairs of the graph. The total is at most n epsilon above the
+    optimum; epsilon is 5e-5 of the mean cost by default. Without the compiled extension, the result is exactly optimal
+    and takes much longer. If the auction does not end in reasonable time, more rows stay without a column than need be.
     """
     costs = np.ascontiguousarray(costs, dtype=np.float32)
     n, m = len(graph.indptr) - 1, graph.columns
@@ -97,7 +97,7 @@ def _match_exactly(graph: Graph, costs: np.ndarray, outside: float) -> Matching:
         return Matching(np.empty(0, np.int64), np.empty(0), np.zeros(m))
     own = np.arange(n)
     weights = np.concatenate([costs, np.full(n, outside)])
-    # scipy takes a weight of zero for a pair that is not there; a constant in all weights changes nothing.
+    # scipy takes a weight of zero for a missing pair; a constant added to all weights changes nothing.
     weights += 1.0 - weights.min()
     where = (np.concatenate([rows, own]), np.concatenate([graph.indices, m + own]))
     columns = min_weight_full_bipartite_matching(csr_array((weights, where), shape=(n, m + n)))[1].astype(np.int64)

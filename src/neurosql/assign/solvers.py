@@ -74,7 +74,7 @@ class Assignment:
 
 
 class Start(Protocol):
-    """Where a solve may begin: an earlier `Assignment`, or anything with these two. Neither need be right."""
+    """Where a solve may begin: an earlier `Assignment`, or anything with these two attributes, right or wrong."""
 
     @property
     def column_duals(self) -> torch.Tensor | None:
@@ -131,8 +131,8 @@ def solve(cost: np.ndarray | torch.Tensor, method: str = "exact", warm: Start | 
     their gap may be several times the true distance from the optimum.
 
     `warm`, the result of an earlier solve on similar costs, makes the compiled exact solver faster. A wrong or stale
-    one costs time, never optimality. Where rows or columns are alike to within rounding (a collapsed generator) the
-    compiled solver stops at a gap of about 1e-7 of the costs; such a result says `exact` False.
+    one costs time, never optimality. If rows or columns are alike to within rounding (a collapsed generator), the
+    compiled solver stops at a gap of about 1e-7 of the costs; `exact` is then False.
     """
     if method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
@@ -230,8 +230,8 @@ def _as_matrix(cost: np.ndarray | torch.Tensor) -> np.ndarray:
 
 
 def _check_size(matrix: np.ndarray) -> None:
-    """Refuses costs that are not finite or too large, with their place."""
-    # NaN passes through min and max, so two reductions do without a mask of the size of the matrix.
+    """Refuse costs that are not finite or too large; the message says where."""
+    # NaN passes through min and max, so two reductions are enough, without a mask as large as the matrix.
     largest = min(_LARGEST_COST, float(np.finfo(matrix.dtype).max))
     if not max(-float(matrix.min()), float(matrix.max())) <= largest:
         i, j = np.argwhere(~(np.abs(matrix) <= largest))[0]
@@ -310,12 +310,13 @@ def _column_duals_of_optimum(cost: np.ndarray, columns: np.ndarray) -> np.ndarra
         v_j <= v_k + (C[i, j] - C[i, k])    for k = π(i) and all j:
 
     no edge k -> j of the residual graph shortens a path. The largest solution with v <= 0 is v_j = the length
-    of the shortest path that ends in j and starts anywhere. It exists as an optimal π has no negative cycle,
-    and it is zero in columns without a row, as a negative path to one of them would be a cheaper assignment.
+    of the shortest path that ends in j and starts anywhere. It exists because an optimal π has no negative
+    cycle, and it is zero in columns without a row, because a negative path to one of them would be a cheaper
+    assignment.
 
     Bellman-Ford finds it: only columns that fell pass on their fall. A long path would need as many rounds as
-    it has edges, so after each round the tree of predecessors is summed up to its roots by pointer doubling,
-    which carries a fall to all that hangs below it at once: tens of rounds where there would be thousands.
+    it has edges, so after each round the tree of predecessors is summed up to its roots by pointer doubling.
+    This carries a fall to everything below it at once: tens of rounds instead of thousands.
     """
     n, m = cost.shape
     matched = _matched(cost, columns)

@@ -1,7 +1,7 @@
 """Ways to assign a block's images to its lattice rows, all with one `solve(block, ...) -> solution, figures`.
 
 - `Dense` computes the whole cost matrix.
-- `Candidates` never has a matrix of all pairs (see candidates.py).
+- `Candidates` never computes the costs of all pairs (see candidates.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from neurosql.settings import QuantileSettings
 
 Solution = Assignment | CandidateAssignment
 Figures = dict[str, float]
-"""What is known of an assignment besides its cost: its gap, certified or estimated, and the share of pairs compared."""
+"""What is known about an assignment besides its cost: its gap, certified or estimated, and the share of pairs used."""
 
 
 class Strategy(ABC):
@@ -38,7 +38,7 @@ class Strategy(ABC):
     def solve_all(
         self, blocks: Sequence[Block], x: Tensor, parts: Sequence[Tensor], warm: Sequence[Warm]
     ) -> list[tuple[Solution, Figures]]:
-        """`solve` for several blocks, which do not touch each other."""
+        """`solve` for several independent blocks."""
         return [self.solve(block, x, y, start) for block, y, start in zip(blocks, parts, warm)]
 
 
@@ -59,7 +59,7 @@ class Dense(Strategy):
 
 
 class Candidates(Strategy):
-    """Most pairs are never looked at; nothing is certified, but estimated."""
+    """A few promising pairs, and an estimate instead of a certificate."""
 
     def solve(self, block: Block, x: Tensor, y: Tensor, warm: Warm) -> tuple[Solution, Figures]:
         solution = candidates.solve(self.cost, x[block.rows], y, self.settings.candidates)

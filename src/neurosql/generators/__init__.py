@@ -40,13 +40,13 @@ def make(
 
     Args:
         name: one of ``settings.BACKBONES``.
-        shape: a sample's, without the batch: (c, h, w) for images, (p,) for vectors. ``mlp`` takes any.
+        shape: the shape of one sample: (c, h, w) for images, (p,) for vectors. ``mlp`` takes any.
         latent_dim: d, the length of a code z.
         size: the preset that sets the widths together, ``laptop`` or ``paper``.
         width: the first (widest) width, in place of the preset's.
         classes: number of labels of a conditional generator; None for an unconditional one.
         seed: seed of the initial weights; torch's global random state is neither read nor changed.
-        bounded: True ends in a sigmoid, so x lies in [0, 1]; False leaves the output linear.
+        bounded: True ends in a sigmoid, so x is in [0, 1]; False leaves the output linear.
         mapping: hidden layers of the mapping network in front of the net; 0 for none.
         mapping_width: units in each of them; the net then reads a quarter as many values in place of the code.
         options: the net's own settings in place of the preset's, e.g. ``taper`` of ``resnet``.

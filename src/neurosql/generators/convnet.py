@@ -19,8 +19,8 @@ class ConvNet(Generator):
     """Linear to a grid of at most 7x7, stages of transposed convolution, batch norm and ReLU, a 3x3 head.
 
     Each stage doubles the grid (kernel 4, stride 2) and halves the width. No layer before a batch norm has a
-    bias of its own per channel, which the norm would take away again; the projection's biases differ from
-    place to place and stay.
+    bias per channel, because the norm would remove it again. The projection keeps its biases: they differ from
+    place to place.
     """
 
     name = "convnet"

@@ -18,7 +18,7 @@ NARROWEST = 16
 
 
 def image_shape(name: str, shape: Sequence[int]) -> tuple[int, int, int]:
-    """``shape`` as (c, h, w) with 8 <= h, w <= 256, or an InputError in the name of the net."""
+    """``shape`` as (c, h, w) with 8 <= h, w <= 256, or an InputError that names the network."""
     sides = sample_shape(shape)
     if len(sides) != 3:
         raise InputError(f"{name} makes images of shape (c, h, w), got {sides}: use mlp for other shapes")
@@ -33,7 +33,7 @@ def image_shape(name: str, shape: Sequence[int]) -> tuple[int, int, int]:
 def pyramid(size: Size, base: int, most: int | None = None) -> list[Size]:
     """Sizes from coarse to fine, ending in ``size``: halved, rounding up, until no side exceeds ``base``.
 
-    With ``most`` there are at most that many halvings. Doubling one size and cropping at most one row and one
+    ``most`` limits the number of halvings. Doubling one size and cropping at most one row and one
     column gives the next: 28 from base 4 is 4, 7, 14, 28.
     """
     sizes = [size]
@@ -58,12 +58,12 @@ def crop(x: Tensor, size: Size) -> Tensor:
 
 
 def grow(x: Tensor, size: Size) -> Tensor:
-    """x (n, c, h, w) doubled by repeating pixels and cropped to ``size``; x itself where it has that size."""
+    """x (n, c, h, w) doubled by repeating pixels and cropped to ``size``; x itself if it has that size."""
     if tuple(x.shape[-2:]) == size:
         return x
     return crop(interpolate(x, scale_factor=2.0, mode="nearest"), size)
 
 
 def halving_widths(width: int, count: int) -> list[int]:
-    """``count`` widths, each half of the one before, none under 16 (or ``width``, where that is less)."""
+    """``count`` widths, each half of the one before, none below 16 (or below ``width``, if that is less)."""
     return [max(min(width, NARROWEST), width >> i) for i in range(count)]

@@ -1,4 +1,4 @@
-"""Initial weights of generators: the common rule, and what their first and last layers have besides."""
+"""Initial weights of generators: the common rule, and the special rules for their first and last layers."""
 
 from __future__ import annotations
 

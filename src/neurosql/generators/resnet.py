@@ -25,7 +25,7 @@ BASE = 2
 class Block(nn.Module):
     """(n, before, h, w) -> (n, after, *size): two 3x3 convolutions, each with its batch norm, and a shortcut.
 
-    Convolution, norm and ReLU stand in the order of ResNet-18, so that its weights mean the same thing here.
+    Convolution, norm and ReLU come in the order of ResNet-18, so that its weights mean the same thing here.
     """
 
     def __init__(self, before: int, after: int, size: Size) -> None:
@@ -41,16 +41,16 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         h = relu(self.bn1(self.conv1(grow(x, self.size))))
-        # A 1x1 convolution commutes with repeating pixels, and is a quarter of the work before it.
+        # A 1x1 convolution commutes with repeating pixels; done first, it is a quarter of the work.
         return relu(self.bn2(self.conv2(h)) + grow(self.shortcut(x), self.size))
 
 
 class ResNet(Generator):
     """Linear to the base grid, four blocks, 3x3 head.
 
-    ``taper`` halves the width from block to block (512, 256, 128, 64); without it all blocks are ``width``
-    wide. The base grid is 2x2 at least, so small images double in fewer than four blocks: the first ones keep
-    the size.
+    ``taper`` halves the width from block to block (512, 256, 128, 64); without it, all blocks are ``width``
+    wide. The base grid is at least 2x2, so small images double in fewer than four blocks: the first blocks
+    keep the size.
     """
 
     name = "resnet"
@@ -86,11 +86,11 @@ class ResNet(Generator):
 
     @classmethod
     def own_options(cls, settings: ResNetSettings) -> dict[str, Any]:
-        """``taper``; the file of weights is no matter of the architecture."""
+        """``taper``; the file of weights is not part of the architecture."""
         return {"taper": settings.taper}
 
     def begin(self, settings: ResNetSettings) -> None:
-        """Start from a ResNet-18's weights, where a file of them is given."""
+        """Start from a ResNet-18's weights, if a file of them is given."""
         if settings.resnet18:
             load_resnet18(self, settings.resnet18)
 
@@ -111,9 +111,9 @@ def load_matching(generator: Generator, state_dict: Mapping[str, Tensor]) -> lis
         state_dict: tensors with torchvision's names: ``layer1.0.conv1.weight``, ``layer1.0.bn1.weight``, ...
 
     Returns the names of the generator's parameters that were filled. Convolutions are visited from the base
-    grid to the image; each takes the first source in the order of names that fits and is still free, with the
-    weight and bias of the norm behind it. Running statistics stay as they are: they describe photographs, not
-    this net's activations.
+    grid to the image; each takes the first source, in the order of names, that fits and is still free, with
+    the weight and bias of the norm that follows it. Running statistics stay as they are: they describe
+    photographs, not this net's activations.
     """
     if not isinstance(generator, ResNet):
         raise InputError(f"ResNet-18 weights fit a resnet generator only, got {type(generator).__name__}")

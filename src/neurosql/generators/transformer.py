@@ -16,7 +16,7 @@ from neurosql.generators.grid import image_shape
 
 
 def patch_for(h: int, w: int) -> int:
-    """The patch side for an h x w image: 2, 4, 8 or 16, so that there are at most 16 patches a side."""
+    """The patch side for an h x w image: 2, 4, 8 or 16, so that there are at most 16 patches per side."""
     side = max(h, w)
     return 2 if side <= 8 else 4 if side <= 32 else 8 if side <= 128 else 16
 
@@ -47,7 +47,7 @@ class Block(nn.Module):
 class Transformer(Generator):
     """Token = learned position + embedding of the code; ``depth`` blocks; an MLP head to the patch's pixels.
 
-    ``patch`` is the patch's side, None to choose it from the image's size. Where it does not divide the
+    ``patch`` is the patch's side, or None to choose it from the image's size. If it does not divide the
     image, the last patches reach over the edge and are cropped.
     """
 

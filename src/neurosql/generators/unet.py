@@ -39,7 +39,7 @@ class Level(nn.Module):
     """One resolution: what comes from below (n, before, ...) grows to ``size`` and joins a constant.
 
     The constant (constants, *size) takes the place of the skip connection that an encoder would feed. The
-    coarsest level has nothing below it: before = 0, and its constant is all there is.
+    coarsest level has nothing below it: before = 0, and its constant is its only input.
     """
 
     def __init__(self, before: int, constants: int, after: int, size: Size, embed: int) -> None:

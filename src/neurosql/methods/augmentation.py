@@ -1,8 +1,8 @@
 r"""Differentiable augmentation: random changes T of everything that a discriminator sees.
 
-With few images a discriminator learns them by heart. If real and generated samples both pass through a random T of
-one law, D(T(x)) against D(T(G(z))), it has more to learn from; and because T is differentiable, the generator learns
-through it, and does not learn T itself (Zhao and others, 2020). Sample by sample, at strength s in [0, 1]:
+A discriminator that sees few images learns them by heart. It has more to learn from if real and generated samples both
+pass through a random T of the same law: D(T(x)) against D(T(G(z))). Because T is differentiable, the generator learns
+through it, without learning T itself (Zhao and others, 2020). Each sample gets its own draws, at strength s in [0, 1]:
 
     brightness    x + b                       b uniform in s [-1/4, 1/4]
     saturation    m + a (x - m)               a uniform in 1 + s [-1, 1], m the mean over colours; three channels only
@@ -27,7 +27,7 @@ CUTOUT = 1 / 2
 
 
 def augment(x: Tensor, random: torch.Generator, strength: float = 1.0) -> Tensor:
-    """T(x): as many samples as x has, of the same shape, each changed in its own way."""
+    """T(x), of the same shape as x, each sample changed in its own way."""
     if x.ndim < 3 or not strength:
         return x
     x = x + BRIGHTNESS * strength * _uniform(x, random)
@@ -42,7 +42,7 @@ def augment(x: Tensor, random: torch.Generator, strength: float = 1.0) -> Tensor
 
 
 def translate(x: Tensor, shifts: Tensor) -> Tensor:
-    """x (n, c, *spatial) moved by whole pixels, shifts (n, axes): what was at p is at p + shift, and 0 moves in."""
+    """x (n, c, *spatial) shifted by whole pixels (n, axes): the value at p moves to p + shift, and zeros move in."""
     for axis, shift in enumerate(shifts.unbind(1), start=2):
         side = x.shape[axis]
         source = torch.arange(side, device=x.device) - shift[:, None]
@@ -53,7 +53,7 @@ def translate(x: Tensor, shifts: Tensor) -> Tensor:
 
 
 def cut(x: Tensor, centres: Tensor, sides: list[int]) -> Tensor:
-    """x (n, c, *spatial) with one box a sample set to 0, around centres (n, axes); it may hang over the edge."""
+    """x (n, c, *spatial) with one box per sample set to 0, around centres (n, axes); a box may reach over the edge."""
     box = torch.ones(len(x), *(1 for _ in x.shape[1:]), dtype=torch.bool, device=x.device)
     for axis, (centre, width) in enumerate(zip(centres.unbind(1), sides), start=2):
         first = centre - width // 2
@@ -68,11 +68,11 @@ def _stretch(x: Tensor, middle: Tensor, factor: Tensor) -> Tensor:
 
 
 def _uniform(x: Tensor, random: torch.Generator) -> Tensor:
-    """One number uniform in [-1, 1] a sample, shaped to multiply x."""
+    """One number per sample, uniform in [-1, 1], shaped to multiply x."""
     draws = torch.rand(len(x), generator=random, dtype=torch.float64)
     return (2 * draws - 1).to(x).view(-1, *(1 for _ in x.shape[1:]))
 
 
 def _whole(low: int, high: int, n: int, random: torch.Generator) -> Tensor:
-    """n whole numbers uniform in low..high."""
+    """n whole numbers, uniform in low..high."""
     return torch.randint(low, high + 1, (n,), generator=random)

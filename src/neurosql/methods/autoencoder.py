@@ -1,4 +1,4 @@
-"""What autoencoders share: an encoder beside the generator, both trained by one optimiser, and codes by one pass."""
+"""What autoencoders share: an encoder beside the generator, both trained by one optimiser, and codes from one pass."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Autoencoder(Method):
         return {OPTIMIZER: [*self.generator.parameters(), *self.encoder.parameters()]}
 
     def finish(self) -> None:
-        """The codes of the training images."""
+        """Compute the codes of the training images."""
         self.codes = self.code(self.x, self.labels)
 
     def code(self, x: Tensor, label: Tensor | None) -> Tensor:
@@ -36,7 +36,7 @@ class Autoencoder(Method):
         return outputs(self.encoder, x, label)[:, : self.generator.latent_dim]
 
     def known_labels(self, x: Tensor, label: Tensor | None) -> Tensor | None:
-        """The labels to encode images with: those given, or in a class-conditional model the best guess."""
+        """The labels to encode images with: the given ones, or else a class-conditional model's best guess."""
         if not self.classes:
             return None
         return self.encode(x)[1] if label is None else label
@@ -44,9 +44,9 @@ class Autoencoder(Method):
     def encode(
         self, x: Tensor, label: Tensor | None = None, progress: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Codes (m, d), labels (m,) and losses (m,) of the reconstructions, of images (m, ...), seen or unseen.
+        """Codes (m, d), labels (m,) and reconstruction losses (m,) of images (m, ...), seen or unseen.
 
-        A class-conditional model takes the class of the least loss where no label is given.
+        Without labels, a class-conditional model takes the class with the smallest loss.
         """
         if not self.classes:
             codes, losses = self._code_and_loss(x, None)

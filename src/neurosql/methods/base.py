@@ -1,4 +1,4 @@
-"""What the training loop asks of a learning principle, and what a fitted one can do."""
+"""What the training loop needs from a learning principle, and what a fitted one can do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Update = Callable[[str, Tensor], None]
 
 @dataclass(frozen=True)
 class Batch:
-    """Some training images: their places in the training set (m,), pixels (m, ...) and labels (m,), if any."""
+    """Some training images: their indices in the training set (m,), pixels (m, ...) and labels (m,), if any."""
 
     index: Tensor
     x: Tensor
@@ -41,7 +41,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Task:
-    """What a method is made for: the resolved settings, the shape of a sample, and the classes to be told apart.
+    """What a method is made for: the resolved settings, the shape of a sample, and the number of classes.
 
     Generator, prior and cost come from here, so they are the same for every method: the generator down to the bits
     of its initial weights.
@@ -54,7 +54,7 @@ class Task:
     law: prior.Prior | None = None
     """A prior of the caller's own."""
     trained: bool = False
-    """Whether weights will be loaded: what a backbone would begin with is then not needed."""
+    """Whether weights will be loaded; the backbone's `begin` is then not called."""
 
     @property
     def modality(self) -> Modality:
@@ -101,7 +101,7 @@ class Task:
                 raise InputError(f"latent_dim is {dim}, but the prior has dimension {self.law.dim}")
             return self.law
         if latent.prior == "custom":
-            raise InputError("the model was trained with a prior of its user's own: load it in Python and give prior=")
+            raise InputError("the model was trained with a custom prior: load it in Python and give prior=")
         return prior.make(latent.prior, dim, latent.lattice, latent.scale)
 
     @property
@@ -113,13 +113,13 @@ class Task:
 class Method(ABC):
     """A learning principle. All methods run in the same loop on the same budget.
 
-    `build` makes one for a task. Its networks are in `networks`, by name; whatever else changes in training is given
-    by `tensors` and taken back by `load_tensors`. `attach` and `start` come before the first step; a fitted model that
-    only samples, decodes and encodes is made by `restore` from what `kept` gave.
+    `build` makes one for a task. Its networks are in `networks`, by name. `tensors` returns whatever else changes in
+    training, and `load_tensors` restores it. `attach` and `start` are called before the first step. A fitted model that
+    only samples, decodes and encodes is made by `restore`, from what `kept` returned.
     """
 
     record: ClassVar[MethodRecord]
-    """What is known of the method without torch: its name, its title, what it has."""
+    """What is known about the method without torch: its name, its title, what it has."""
     validates: ClassVar[bool] = True
     """Whether there is a held-out loss that says when to stop."""
     sampling: ClassVar[tuple[str, ...]] = ("generator",)
@@ -128,11 +128,11 @@ class Method(ABC):
     """Names of the networks whose weights may be averaged; by default those that sampling needs."""
 
     codes: Tensor
-    """(n, d): the codes of the training images, where the method has codes."""
+    """(n, d): the codes of the training images, if the method has codes."""
     class_counts: Tensor
     """(classes,) int64: how many training images each class has, in the class-conditional case."""
     pace: float = 1.0
-    """The schedule's factor on learning rates in the step to come; the loop sets it."""
+    """The schedule's factor on learning rates for the next step; the loop sets it."""
 
     def __init__(self, networks: dict[str, nn.Module], classes: int | None = None) -> None:
         self.networks = networks
@@ -183,7 +183,7 @@ class Method(ABC):
             self.class_counts = torch.bincount(self.labels.cpu(), minlength=self.classes or 0)
 
     def start(self) -> None:  # noqa: B027
-        """What comes before the very first step, and not before the first one after a resume."""
+        """Called before the very first step, but not when a run resumes."""
 
     def optimizers(self) -> dict[str, list[nn.Parameter]]:
         """The parameters that each optimiser trains, by the name that `update` takes."""
@@ -194,7 +194,7 @@ class Method(ABC):
         """Learn from one batch; returns the losses to record."""
 
     def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
-        """What happens after epoch number `epoch` (from 0) of `epochs`; returns the figures to record."""
+        """Called after epoch number `epoch` (from 0) of `epochs`; returns the figures to record."""
         return {}
 
     def closing(self) -> int:
@@ -202,20 +202,20 @@ class Method(ABC):
         return 0
 
     def finish(self) -> None:  # noqa: B027
-        """What comes after the last step: a density fitted to the codes, say."""
+        """Called after the last step, for example to fit a density to the codes."""
 
     def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
-        """Mean loss on images that were not trained on, where the method `validates`."""
+        """Mean loss on images that were not trained on, if the method `validates`."""
         raise NotImplementedError
 
     def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """Codes (n, d) by the method's usual sampler, and their labels (n,), where there are codes to draw."""
+        """Codes (n, d) from the method's usual sampler, and their labels (n,), if the method has codes to draw."""
         raise InputError(f"{self.record.name} has no codes to draw")
 
     def draw_codes(
         self, n: int, label: int | None, random: torch.Generator, sampling: Sampling = USUAL
     ) -> tuple[Tensor, Tensor | None]:
-        """Codes (n, d) of n new samples and, in the class-conditional case, their labels (n,), where `has_codes`."""
+        """Codes (n, d) of n new samples and, in the class-conditional case, their labels (n,), if `has_codes`."""
         sampler, choice = self.record.sampling(sampling)
         if sampler is self.record.samplers[0] and sampling.components is None:
             return self.draw_usual(n, label, random)
@@ -248,7 +248,7 @@ class Method(ABC):
         return self.labels
 
     def reconstruct(self) -> Tensor:
-        """G(Z_i) for all training images, where `has_codes`."""
+        """G(Z_i) for all training images, if `has_codes`."""
         if not self.has_codes:
             raise InputError(f"{self.record.name} has no codes: it can't reconstruct")
         return self.decode(self.codes, self.code_labels())
@@ -258,7 +258,7 @@ class Method(ABC):
         return {}
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:  # noqa: B027
-        """Take over what `tensors` gave."""
+        """Restore what `tensors` returned."""
 
     def kept(self) -> dict[str, Tensor]:
         """What a fitted model needs besides the weights."""
@@ -266,22 +266,22 @@ class Method(ABC):
         return kept | ({"class_counts": self.class_counts} if self.classes else {})
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what `kept` gave, to sample, decode and encode without the training images."""
+        """Restore what `kept` returned, to sample, decode and encode without the training images."""
         if self.has_codes:
             self.codes = tensors["codes"].to(self.device)
         if self.classes:
             self.class_counts = tensors["class_counts"]
 
     def facts(self) -> dict[str, str]:
-        """What a reader wants to know of the model, by name: one line each."""
+        """Facts about the model for the reader, by name, one line each."""
         return {name: describe(network) for name, network in self.networks.items()}
 
     def notes(self) -> list[str]:
-        """What is better known before training than after it: a sentence each."""
+        """Sentences that the user should read before training begins."""
         return []
 
     def spanned(self) -> Tensor:
-        """Codes (n, d) that say where a map of the latent space should lie, where `has_codes`."""
+        """Codes (n, d) whose range a map of the latent space should cover, if `has_codes`."""
         return self.codes
 
     def state(self) -> dict[str, Tensor]:
@@ -294,7 +294,7 @@ class Method(ABC):
         return {name: tensor.detach().clone() for name, tensor in state.items()}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what `state` gave."""
+        """Restore what `state` returned."""
         groups: dict[str, dict[str, Tensor]] = defaultdict(dict)
         for name, tensor in tensors.items():
             group, _, key = name.partition(".")
@@ -309,7 +309,7 @@ class Method(ABC):
         return sum(p.numel() for name in names or self.networks for p in self.networks[name].parameters())
 
     def draw_labels(self, n: int, label: int | None, random: torch.Generator) -> Tensor | None:
-        """Labels (n,) of n samples: the given one, or drawn as often as in the training set; None without classes."""
+        """Labels (n,) of n samples: the given one, or drawn with the training set's shares; None without classes."""
         if not self.classes:
             if label is not None:
                 raise InputError(f"this model has no classes, got label {label}: train it with conditional=True")

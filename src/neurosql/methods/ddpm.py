@@ -8,10 +8,10 @@ With betas beta_1..beta_T, alpha_k = 1 - beta_k and a_k = alpha_1 ... alpha_k,
     linear           beta from 1e-4 to 0.02 in a thousand steps; other T rescale them to end in the same noise
     cosine           a_k = c(k / T) / c(0),   c(s) = cos^2(pi/2 (s + 0.008) / 1.008)
 
-What f says of x_k amounts to a guess of x_0 and of the noise. Two samplers use it, from x_T ~ N(0, I):
+The output f(x_k, k) amounts to a guess of x_0 and of the noise. Two samplers use it, starting from x_T ~ N(0, I):
 
     ancestral        x_{k-1} ~ q(x_{k-1} | x_k, x_0),  T steps
-    DDIM             x_j = sqrt(a_j) x_0 + sqrt(1 - a_j) noise  for the next j < k of a few,  nothing drawn
+    DDIM             x_j = sqrt(a_j) x_0 + sqrt(1 - a_j) noise  for the next j < k of a few,  without drawing
                      (Song et al. 2021)
 """
 
@@ -33,11 +33,11 @@ FIRST_BETA, LAST_BETA = 1e-4, 0.02
 LARGEST_BETA = 0.999
 
 Guess = Callable[[Tensor, int], tuple[Tensor, Tensor]]
-"""What the network says of x_k: its guesses of x_0 and of the noise."""
+"""From x_k and k, the network's guesses of x_0 and of the noise."""
 
 
 class Schedule:
-    """The noise of T steps: `alpha_bar` (T + 1,) holds a_0 = 1, a_1, ..., a_T and `beta` (T + 1,) the step's own."""
+    """The noise of T steps: `alpha_bar` (T + 1,) holds a_0 = 1, a_1, ..., a_T, and `beta` (T + 1,) the betas."""
 
     def __init__(self, steps: int, name: str = "linear") -> None:
         self.steps = steps
@@ -61,12 +61,12 @@ class Schedule:
         return column(a.sqrt(), x) * noise - column((1 - a).sqrt(), x) * x
 
     def strided(self, count: int) -> list[int]:
-        """`count` of the steps 1..T from the last down to the first, evenly apart."""
+        """`count` of the steps 1..T, evenly spaced, from the last down to the first."""
         return torch.linspace(self.steps, 1, count, dtype=torch.float64).round().long().tolist()
 
 
 def split(schedule: Schedule, predict: str, x: Tensor, output: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """x_0 and the noise in x = x_k, by an output that predicts the `noise` or `v`."""
+    """x_0 and the noise in x = x_k, from a network's output that predicts `noise` or `v`."""
     a = float(schedule.alpha_bar[k])
     if predict == "v":
         return a**0.5 * x - (1 - a) ** 0.5 * output, (1 - a) ** 0.5 * x + a**0.5 * output
@@ -94,7 +94,7 @@ def ddim(schedule: Schedule, guess: Guess, x: Tensor, times: Sequence[int]) -> T
 
 
 class DDPM(FromNoise):
-    """Diffusion of samples of any shape: the network is learnt at all steps, and either sampler goes back."""
+    """Diffusion of samples of any shape: the network learns all steps, and a sampler reverses them."""
 
     record = methods.DDPM
     sampling = ("denoiser",)
@@ -126,7 +126,7 @@ class DDPM(FromNoise):
         return ddim(self.schedule, guess, noise, self.schedule.strided(count))
 
     def guess(self, x: Tensor, k: int, label: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The network's x_0 and noise in x = x_k; where the data are bounded, so is x_0, and the noise is the rest."""
+        """The network's x_0 and noise in x = x_k. If the data are bounded, so is x_0, and the noise is the rest."""
         output = self._output(x, torch.full((len(x),), k), label)
         start, noise = split(self.schedule, self.settings.predict, x, output, k)
         if self.bounded:

@@ -7,8 +7,8 @@ Both read a time t in [0, 1] through the embedding
 and let it scale and shift their features (FiLM). Last layers start at zero, so that each block starts as the
 identity, and the network as the zero function.
 
-`matched` chooses the width whose number of parameters comes nearest to a target: a rival of a generator is to be as
-large as the generator.
+`matched` chooses the width that brings the number of parameters nearest to a target, so that these networks are as
+large as the generator that they compete with.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Denoiser(nn.Module):
 
 
 class TimeEmbedding(nn.Module):
-    """e (n, embed) of times t (n,) in [0, 1] and, where there are classes, labels (n,)."""
+    """e (n, embed) of times t (n,) in [0, 1] and, if there are classes, labels (n,)."""
 
     def __init__(self, embed: int, classes: int | None) -> None:
         super().__init__()
@@ -60,9 +60,7 @@ class TimeEmbedding(nn.Module):
 
     def forward(self, t: Tensor, label: Tensor | None) -> Tensor:
         if (label is None) != (self.labels is None):
-            raise InputError(
-                f"the network is {'un' if self.labels is None else ''}conditional, but labels say otherwise"
-            )
+            raise InputError("a denoiser takes labels if, and only if, it was made with classes")
         powers = torch.arange(FREQUENCIES, dtype=t.dtype, device=t.device) / (FREQUENCIES - 1)
         angles = t[:, None] * FASTEST**powers
         e = self.second(silu(self.first(torch.cat([angles.sin(), angles.cos()], dim=1))))
@@ -89,7 +87,7 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """x plus self-attention over all places of x (n, channels, h, w), one head."""
+    """x plus self-attention over all positions of x (n, channels, h, w), with one head."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -106,9 +104,9 @@ class Attention(nn.Module):
 class UNet(Denoiser):
     """Residual blocks down to a grid of at most 8x8 and up again, each level joined to its opposite by a skip.
 
-    The finest level has `width` channels, the others twice as many, and the coarsest, where most parameters are,
-    `coarsest` if that is given: 28, 14 and 7 pixels are three levels. A size that does not halve evenly is rounded up
-    on the way down and cropped on the way up.
+    The finest level has `width` channels and the others twice as many. The coarsest, where most parameters are, has
+    `coarsest` if that is given. An image of 28 pixels has three levels: 28, 14 and 7. A size that does not halve evenly
+    is rounded up on the way down and cropped on the way up.
     """
 
     kind = "U-Net"
@@ -167,9 +165,9 @@ class MLPBlock(nn.Module):
 
 
 class MLP(Denoiser):
-    """Residual blocks on the flat sample, and a(t) x past them.
+    """Residual blocks on the flat sample, plus a(t) x, which bypasses them.
 
-    Noise fills all directions of the sample; through fewer hidden units it could not pass, were it not for a(t) x.
+    Noise fills all directions of the sample. Without a(t) x, it could not pass through fewer hidden units than that.
     """
 
     kind = "MLP"
@@ -196,7 +194,7 @@ class MLP(Denoiser):
 
 
 def groups(channels: int) -> int:
-    """Groups of a group norm: the most, up to 8, that divide the channels and hold four each; else one."""
+    """Groups of a group norm: the most, up to 8, that divide the channels into four or more each; else one."""
     return max(g for g in range(1, MOST_GROUPS + 1) if g == 1 or (channels % g == 0 and channels >= 4 * g))
 
 
@@ -204,7 +202,7 @@ KINDS: dict[str, type[Denoiser]] = {"unet": UNet, "mlp": MLP}
 
 
 def kind_for(shape: Sequence[int]) -> type[Denoiser]:
-    """The modality's network; the MLP for images that are not of 8 to 256 pixels a side."""
+    """The modality's network; the MLP for images that do not have 8 to 256 pixels per side."""
     kind = KINDS[modality.of_shape(shape).denoiser]
     return kind if kind is MLP or all(SMALLEST <= side <= LARGEST for side in shape[1:]) else MLP
 
@@ -212,8 +210,8 @@ def kind_for(shape: Sequence[int]) -> type[Denoiser]:
 def matched_width(build: Callable[[int], nn.Module], target: int) -> int:
     """The width for which `build(width)` has about `target` parameters; their number must grow with the width.
 
-    Counts within half of the 10 % are as good as equal: among them a multiple of 8, 4 or 2 comes first, in this order,
-    because processors are faster at these. Otherwise the nearest count wins.
+    Counts within half the tolerance of the target are as good as equal: among them, a multiple of 8, then 4, then 2 is
+    preferred, because processors are faster at these. Otherwise the nearest count wins.
     """
     for step in (8, 4, 2, 1):
         width = networks.width_near(build, target, step)
@@ -224,7 +222,7 @@ def matched_width(build: Callable[[int], nn.Module], target: int) -> int:
 
 
 def make(build: Callable[[], Denoiser], seed: int, name: str = "denoiser") -> Denoiser:
-    """The network that `build` gives, on the CPU, its initial weights drawn from `seed` and its name."""
+    """The network that `build` returns, on the CPU, with initial weights drawn from `seed` and its name."""
     return networks.made(build, fill, networks.seed_of(seed, name))
 
 
@@ -236,10 +234,10 @@ def fill(network: Denoiser, random: torch.Generator) -> None:
 
 
 def matched(shape: Sequence[int], classes: int | None, target: int, width: int | None = None) -> Callable[[], Denoiser]:
-    """What builds the network of about `target` parameters; a U-Net of base width `width`, where that is given.
+    """A function that builds the network of about `target` parameters, or the U-Net of base width `width`, if given.
 
-    Above 16 the U-Net's base width is a multiple of 8, and the width of its coarsest level makes up for the rest: the
-    finest level takes most of the time, and a processor takes no longer over 24 channels than over 18.
+    Above 16, the U-Net's base width is a multiple of 8, and the width of its coarsest level makes up the difference:
+    the finest level takes most of the time, and 24 channels take a processor no longer than 18.
     """
     if kind_for(shape) is MLP:
         units = matched_width(lambda units: MLP(shape, units, classes), target)
@@ -253,5 +251,5 @@ def matched(shape: Sequence[int], classes: int | None, target: int, width: int |
 
 
 def rows_at_once(shape: Sequence[int]) -> int:
-    """Samples to put through the network together where no gradient is asked for, to bound its memory."""
+    """How many samples to put through the network at once without gradients, to bound its memory."""
     return max(1, min(256, 2**20 // math.prod(shape[1:] if len(shape) > 1 else shape)))

@@ -1,13 +1,13 @@
 r"""Discriminators D(x, y) -> logit, one for images and one for everything else, with weights drawn from a seed.
 
-Both end in features f(x) and read the logit from them, the label y by projection where there are classes:
+Both compute features f(x) and read the logit from them; if there are classes, the label y enters by projection:
 
     D(x, y) = <w, f(x)> + b + <e_y, f(x)>
 
 so that a class-conditional discriminator compares the features with what they should be in that class. Before the
-last hidden layer one feature says how varied the batch is: the standard deviation of each hidden value over the
-batch, averaged over all values. A batch must therefore be all real or all generated. There is no other dependence
-between the samples of a batch: no batch norm.
+last hidden layer, one feature says how varied the batch is: the standard deviation of each hidden value over the
+batch, averaged over all values. A batch must therefore be all real or all generated. Nothing else depends on the other
+samples of a batch: there is no batch norm.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GRID = 4
 
 
 class Discriminator(nn.Module):
-    """What both share: the logit of features f(x), (n, features), and the label's projection."""
+    """What both share: the logit from features f(x), (n, features), and the label's projection."""
 
     layers: nn.ModuleList
 
@@ -55,9 +55,9 @@ class Discriminator(nn.Module):
 
 
 class ConvDiscriminator(Discriminator):
-    """Four 4x4 convolutions of stride 2 with LeakyReLU, the widths w, 2w, 4w and 8w.
+    """Four 4x4 convolutions of stride 2 with LeakyReLU and widths w, 2w, 4w and 8w.
 
-    Each halves the grid, rounding up, so that any size of image goes; a grid above 4x4 at the end is pooled to 4x4.
+    Each halves the grid, rounding up, so that images may have any size; a grid above 4x4 at the end is pooled to 4x4.
     """
 
     def __init__(self, shape: Sequence[int], width: int, classes: int | None = None, bounded: bool = True) -> None:
@@ -111,13 +111,13 @@ KINDS: dict[str, tuple[type[ConvDiscriminator | MLPDiscriminator], int]] = {
     "conv": (ConvDiscriminator, 8),
     "mlp": (MLPDiscriminator, 32),
 }
-"""The discriminators by name, each with its least width."""
+"""The discriminators by name, each with its smallest width."""
 
 
 def make(
     shape: Sequence[int], *, parameters: int, classes: int | None = None, bounded: bool = True, seed: int = 0
 ) -> Discriminator:
-    """The discriminator for samples of this shape, of about this many parameters, on the CPU."""
+    """The discriminator for samples of this shape, with about this many parameters, on the CPU."""
     kind, least = KINDS[modality.of_shape(shape).discriminator]
 
     def build(width: int) -> Discriminator:

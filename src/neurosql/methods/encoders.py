@@ -1,11 +1,11 @@
 """Encoders E: (x, label) -> (n, k), the generator's counterpart in an autoencoder.
 
-`mlp` is the paper's, hidden layers on flat pixels, and takes samples of any shape. `conv` is the ConvNet generator
-run backwards: a 3x3 convolution at full size, then strided 4x4 convolutions that halve the grid and double the
-width, each with its group norm and SiLU, and a linear head. Nothing in either sees the other images of the batch, so
+`mlp` is the paper's: hidden layers on flat pixels, for samples of any shape. `conv` is the ConvNet generator run
+backwards: a 3x3 convolution at full size, then strided 4x4 convolutions that halve the grid and double the width, each
+with its group norm and SiLU, and a linear head. In both, an image's output does not depend on the rest of the batch, so
 training and evaluation compute the same function.
 
-`make` builds one whose size goes with the generator's.
+`make` builds one that is about as large as the generator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from neurosql.generators.mlp import MLP as MLPGenerator
 from neurosql.methods.base import Task
 
 STEP = 16
-"""Widths of the convolutional encoder are multiples of this, which convolutions are fastest at."""
+"""Widths of the convolutional encoder are multiples of this: convolutions are fastest at these."""
 GROUPS = 8
 CHUNK = 256
 
@@ -59,7 +59,7 @@ class Encoder(nn.Module):
 
 
 class MLPEncoder(Encoder):
-    """`depth` hidden layers of `width` units on the flat sample, beside which a label's embedding stands."""
+    """`depth` hidden layers of `width` units on the flat sample, to which the label's embedding is appended."""
 
     def __init__(self, shape: tuple[int, ...], outputs: int, classes: int | None, width: int, depth: int) -> None:
         super().__init__(shape, outputs, classes, LABEL_DIM)
@@ -75,7 +75,7 @@ class MLPEncoder(Encoder):
 
 
 class ConvEncoder(Encoder):
-    """Convolutions down to a grid of at most 7x7, `width` channels there; a label's embedding shifts the first maps."""
+    """Convolutions down to a grid of at most 7x7 with `width` channels; a label's embedding shifts the first maps."""
 
     def __init__(self, shape: tuple[int, ...], outputs: int, classes: int | None, width: int) -> None:
         channels, rows, columns = shape
@@ -109,7 +109,7 @@ def make(name: str, task: Task, outputs: int, like: nn.Module) -> Encoder:
     """The encoder `name` with this many outputs for a task, on the CPU, about as large as the generator `like`.
 
     The MLP is as wide and deep as the MLP generator of the same settings; the convolutional encoder has the width
-    that brings its parameter count nearest to the generator's. Samples that have no convolutions get the MLP.
+    that brings its parameter count nearest to the generator's. Samples other than images get the MLP.
     """
     if name not in KINDS:
         raise InputError(f"encoder must be one of {', '.join(KINDS)}, got {name!r}")

@@ -1,19 +1,19 @@
 r"""Generative adversarial network, with the non-saturating loss on logits.
 
-Each step both networks learn once, first the discriminator, then the generator, with z from the prior:
+In each step both networks learn once, first the discriminator, then the generator, with z from the prior:
 
     discriminator    E softplus(-D(T(x))) + E softplus(D(T(G(z)))) + r1/2 E |grad D(T(x))|^2
     generator        E softplus(-D(T(G(z))))
 
-softplus(-a) = -log sigmoid(a), so this is binary cross-entropy with logits. At the best discriminator its loss is
-2 log 2 - 2 JSD between the laws of x and G(z). T is a differentiable augmentation of one law on both sides, and the
-R1 penalty keeps the discriminator flat where the data are; it is taken every few steps and weighted up. Without both
-this is the paper's baseline.
+softplus(-a) = -log sigmoid(a), so this is binary cross-entropy with logits. The best discriminator has the loss
+2 log 2 - 2 JSD, with the JSD between the laws of x and G(z). T is a differentiable augmentation with the same law on
+both sides. The R1 penalty keeps the discriminator flat where the data are; it is taken every few steps and weighted up.
+Without these two, this is the paper's baseline.
 
-Real and generated samples go through D apart: D looks at how varied its batch is, and in one pass half of what it saw
-would belong to the other side. The generator stays in training mode throughout, so D judges the samples that the
-generator's step will change, made with the batch's own normalisation; running statistics serve for sampling only, and
-with them the average of the weights, of which they are a part.
+Real and generated samples go through D separately: D looks at how varied its batch is, and in a joint pass half of the
+batch would come from the other side. The generator stays in training mode throughout, so D judges the samples that the
+generator's step will change, made with the batch's own normalisation. Running statistics are used for sampling only, as
+is the average of the weights, which includes them.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class GAN(Method):
         return self.discriminator(augment(x, self.random, self.settings.augment), label)
 
     def _judge_real(self, x: Tensor, label: Tensor | None) -> tuple[Tensor, Tensor]:
-        """D(T(x)) of real samples, and the R1 penalty where this step has one, else 0."""
+        """D(T(x)) of real samples, and the R1 penalty if this step has one, else 0."""
         every, weight = self.settings.r1_every, self.settings.r1
         x = augment(x, self.random, self.settings.augment).detach()
         if not weight or self.steps % every:
@@ -120,7 +120,7 @@ class GAN(Method):
         return logits, every * weight / 2 * squared_gradient(logits, x)
 
     def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """Codes drawn from the prior, with labels as in the training set, or the given one."""
+        """Codes drawn from the prior, with labels drawn as in the training set, or with the given one."""
         codes = self.prior.sample(n, random).to(next(self.generator.parameters()))
         return codes, self.draw_labels(n, label, random)
 

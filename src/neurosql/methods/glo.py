@@ -4,11 +4,11 @@ r"""Generative latent optimisation: each training image has a code of its own, l
 
 There is no encoder. The codes start at the images' whitened PCA scores (within each class in the class-conditional
 case). In each step the codes of the batch's images take an Adam step of their own, with their own moments, and are
-projected back to the ball; all other codes stay where they are. The radius goes with sqrt(d), the norm of a standard
-normal code, so that codes have coordinates of size about 1 in any dimension (a unit ball is radius 1 / sqrt(d)).
+projected back to the ball; all other codes stay where they are. The radius is proportional to sqrt(d), the norm of a
+standard normal code, so that coordinates are of size about 1 in any dimension (radius 1 / sqrt(d) is the unit ball).
 
-For sampling, one Gaussian with full covariance is fitted to the codes, for each class in the class-conditional case:
-its draws give the samples. The settings' prior plays no part. A new image gets the nearest training code, refined by
+For sampling, a Gaussian with full covariance is fitted to the codes, one per class in the class-conditional case, and
+its draws are decoded. The settings' prior plays no part. A new image gets the nearest training code, refined by
 gradient with that Gaussian as its prior.
 """
 
@@ -35,7 +35,7 @@ _OWN = ("codes", "first", "second", "steps")
 
 
 def project(z: Tensor, radius: float) -> Tensor:
-    """The nearest point of the ball of that radius to each row of z (n, d)."""
+    """The point of the ball of that radius that is nearest to each row of z (n, d)."""
     return z * (radius / z.norm(dim=1, keepdim=True).clamp(min=radius))
 
 
@@ -65,7 +65,7 @@ class GLO(Searched):
         return cls(task.generator(), task.cost, task.settings.own, task.seed)
 
     def start(self) -> None:
-        """Codes at the whitened PCA scores, in the ball."""
+        """Place the codes at the whitened PCA scores, inside the ball."""
         n, dim = len(self.x), self.generator.latent_dim
         codes = torch.zeros(n, dim)
         for rows in self._groups():
@@ -110,11 +110,11 @@ class GLO(Searched):
         self.codes[index] = project(moved, self.radius)
 
     def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
-        """The share of the codes that lie on the sphere."""
+        """The share of the codes that are on the sphere."""
         return {"on_sphere": float((self.codes.norm(dim=1) > self.radius * (1 - 1e-4)).double().mean())}
 
     def finish(self) -> None:
-        """The Gaussian of the codes."""
+        """Fit the Gaussian of the codes."""
         self.density = self._fit()
 
     def _fit(self) -> Mixture:
@@ -125,13 +125,13 @@ class GLO(Searched):
         return self.codes, self.labels
 
     def law_of(self, label: Tensor | None) -> Law:
-        """The Gaussian of the codes, or of each class's."""
+        """The Gaussian of the codes, or one for each label's class."""
         if self.density is None:
             self.density = self._fit()
         return self.density.of(label)
 
     def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """n draws from the Gaussian of the codes, fitted for the occasion while training is under way."""
+        """n draws from the Gaussian of the codes, which is fitted for this call while training is under way."""
         density = self.density or self._fit()
         labels = self.draw_labels(n, label, random)
         return density.sample(n, labels, random).to(self.codes), labels

@@ -5,16 +5,16 @@ Every few epochs m = pool * n codes are drawn from the prior, and each training 
     choice       k(i)  <- argmin over k of l(X_i, G_theta(z_k)),  z_1..z_m from the prior
     decoder      theta <- argmin (1/n) sum_i l(X_i, G_theta(z_k(i) + noise))
 
-Every image is served, so no mode is dropped; but it is no assignment: one sample may serve several images, and most
-samples serve none (Li and Malik, 2018). The small noise makes a neighbourhood of each chosen code learn its image.
+Every image is served, so no mode is dropped. But this is not an assignment: one sample may serve several images, and
+most samples serve none (Li and Malik, 2018). The small noise makes a neighbourhood of each chosen code learn its image.
 
-With many samples the nearest one lies close to its image already, and the chosen codes are no longer spread as the
-prior's draws are: most of the latent space is never trained. RS-IMLE (Vashist, Peng and Li, 2024) offers no sample that
-is closer than epsilon to any image, so that images take, and thereby pull near, samples which are still far. The
-paper's epsilon is one number, in units of the distance, found by trial for each data set: `epsilon` here. A share
-`reject` of the pool takes its place by default: epsilon is then, at each choice, the quantile of that order of the
-samples' distances to their nearest images. It shrinks as the samples come closer, and needs no knowledge of the scale
-of l. In the class-conditional case all of this happens class by class.
+With many samples, the nearest one is already close to its image, and the chosen codes are no longer spread like draws
+from the prior: most of the latent space is never trained. RS-IMLE (Vashist, Peng and Li, 2024) offers no sample that
+is closer than epsilon to any image, so that images choose samples that are still far away, and pull them near. The
+paper's epsilon is a number in units of the distance, found by trial for each data set: the setting `epsilon`. By
+default, a share `reject` of the pool is rejected instead: at each choice, epsilon is the quantile of that order of the
+samples' distances to their nearest images. It shrinks as the samples come closer, and does not depend on the scale
+of l. In the class-conditional case, all of this happens class by class.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class IMLE(Searched):
     labels_of_codes: Tensor | None = None
     """The class of each code, (n,), in the class-conditional case."""
     lattice: Tensor
-    """(n, d): quantiles of the prior, from which codes of new images may start as well as from `codes`."""
+    """(n, d): quantiles of the prior. The search for the code of a new image starts from these or from `codes`."""
     lattice_labels: Tensor | None = None
 
     def __init__(self, generator: Generator, prior: Prior, cost: Cost, settings: IMLESettings) -> None:
@@ -68,7 +68,7 @@ class IMLE(Searched):
         return cls(task.generator(), task.prior, task.cost, task.settings.own)
 
     def attach(self, x: Tensor, labels: Tensor | None, seed: int) -> None:
-        """Take the training images (n, ...), block by block of those that choose among the same samples."""
+        """Take the training images (n, ...), in blocks that choose among the same samples."""
         super().attach(x, labels, seed)
         lattice, self.blocks = lay_out(self.prior, len(x), self.labels, seed)
         self.lattice = lattice.to(x)
@@ -81,8 +81,8 @@ class IMLE(Searched):
         self.choose()
 
     def training_step(self, batch: Batch, update: Update) -> dict[str, float]:
-        """One gradient step of the generator at the chosen codes; before it, where it is due, a new choice."""
-        # Not at the end of the epoch before: the codes that a run ends with are then ones that were trained on.
+        """One gradient step of the generator at the chosen codes, after a new choice if one is due."""
+        # Not at the end of the previous epoch: a run then ends with codes that it was trained on.
         if self.due:
             self.choose()
         with self.clock("decoder"):
@@ -102,7 +102,7 @@ class IMLE(Searched):
         return {name: value for name, value in zip(FIGURES, figures) if math.isfinite(value)}
 
     def choose(self) -> None:
-        """Draw samples anew, and let each image take the nearest of its own class."""
+        """Draw new samples, and let each image take the nearest one of its own class."""
         self.due = False
         total = torch.zeros(len(FIGURES), dtype=torch.float64)
         for block in self.blocks:
@@ -116,15 +116,15 @@ class IMLE(Searched):
         self.figures = total.tolist()
 
     def nearest(self, x: Tensor, codes: Tensor, label: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """For each image the place (n,) and cost (n,) of the nearest sample; and which samples (m,) are rejected."""
+        """The index (n,) and cost (n,) of the nearest sample of each image, and which samples (m,) are rejected."""
         costs, places, closest = self.candidates(x, codes, label, 1)
         return places[:, 0], costs[:, 0], torch.zeros(len(closest), dtype=torch.bool, device=x.device)
 
     def candidates(self, x: Tensor, codes: Tensor, label: int | None, best: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The nearest samples of each image: costs and places, (n, best) each, in order; and the cost (m,) of each
-        sample to its own nearest image.
+        """Costs and indices of the nearest samples of each image, both (n, best) and in ascending order of cost, and
+        the cost (m,) between each sample and its nearest image.
 
-        Samples are made and compared a chunk at a time, so that neither all of them nor all pairs are ever held.
+        Samples are made and compared in chunks, so that memory never holds all samples or all pairs.
         """
         costs = x.new_full((len(x), best), math.inf)
         places = torch.zeros(len(x), best, dtype=torch.int64, device=x.device)
@@ -152,11 +152,11 @@ class IMLE(Searched):
         return starts, torch.cat([self.lattice_labels, self.labels_of_codes])
 
     def law_of(self, label: Tensor | None) -> Law:
-        """The prior, of every class."""
+        """The prior, whatever the class."""
         return self.prior
 
     def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """Codes drawn from the prior, with labels as in the training set, or the given one."""
+        """Codes drawn from the prior, with labels drawn as in the training set, or with the given one."""
         codes = self.prior.sample(n, random).to(self.lattice)
         return codes, self.draw_labels(n, label, random)
 
@@ -187,7 +187,7 @@ class IMLE(Searched):
 
 
 class RSIMLE(IMLE):
-    """The same without the samples that are close to some image already."""
+    """IMLE without the samples that are already close to some image."""
 
     record = methods.RS_IMLE
     settings: RSIMLESettings
@@ -200,7 +200,7 @@ class RSIMLE(IMLE):
         cost, place = costs.gather(1, first)[:, 0], places.gather(1, first)[:, 0]
         stuck = torch.nonzero(~admitted.any(1)).flatten()
         if len(stuck):
-            # All of the nearest ones were rejected: these images look further.
+            # All of the nearest samples were rejected: these images look further.
             rest = torch.nonzero(~rejected).flatten()
             costs, places, _ = self.candidates(x[stuck], codes[rest], label, 1)
             cost[stuck], place[stuck] = costs[:, 0], rest[places[:, 0]]
@@ -212,7 +212,7 @@ class RSIMLE(IMLE):
         if limit is None:
             count = int(self.settings.reject * m)
         else:
-            # Where nearly all would go, the farthest stay: each image needs something to choose from.
+            # If nearly all would be rejected, the farthest stay: each image needs something to choose from.
             count = min(int((closest < limit).sum()), m - math.ceil(LEAST * m))
         rejected = torch.zeros(m, dtype=torch.bool, device=closest.device)
         rejected[closest.argsort(stable=True)[:count]] = True

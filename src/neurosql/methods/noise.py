@@ -1,7 +1,7 @@
-"""What diffusion and flow matching share: a network as large as the generator, learnt at all levels of noise.
+"""What diffusion and flow matching share: a network as large as the generator, trained at all levels of noise.
 
-Neither has a generator of its own, nor codes: a sample is carried from noise of its own shape to the data, step by
-step. Samples in [0, 1] are learnt in [-1, 1]; vectors are standardised already and stay as they are.
+Neither has a generator or codes: a sample begins as noise of its own shape and is carried to the data step by step. The
+network sees samples in [0, 1] as [-1, 1]; vectors are already standardised and stay as they are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HELDOUT_SEED = 0
 
 
 class FromNoise(Method):
-    """A method that carries noise to the data by one network, the one that `sampling` names."""
+    """A method that carries noise to the data with one network, the one that `sampling` names."""
 
     def __init__(self, network: Denoiser, settings: Any, bounded: bool, batch_size: int = 64, target: int = 0) -> None:
         super().__init__({self.sampling[0]: network}, network.classes)
@@ -43,7 +43,7 @@ class FromNoise(Method):
 
     @abstractmethod
     def carry(self, noise: Tensor, label: Tensor | None, random: torch.Generator, choice: Sampling) -> Tensor:
-        """Samples (m, ...) in the network's range from noise of that shape, by a sampler with its steps."""
+        """Samples (m, ...) in the network's range from noise of that shape, by the chosen sampler and its steps."""
 
     def training_step(self, batch: Batch, update: Update) -> dict[str, float]:
         (name,) = self.sampling
@@ -56,7 +56,7 @@ class FromNoise(Method):
     def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
         """The training loss on held-out images at the same noise each time, so that only the network can change it.
 
-        Few images are looked at more often: there are about a thousand draws, in batches of the size of training.
+        There are about a thousand draws, so few images are used several times, in batches of the training size.
         """
         random = torch.Generator().manual_seed(HELDOUT_SEED)
         repeats = max(1, math.ceil(HELDOUT_DRAWS / max(1, len(x))))
@@ -88,7 +88,7 @@ class FromNoise(Method):
         return 2 * x - 1 if self.bounded else x
 
     def from_range(self, x: Tensor) -> Tensor:
-        """Samples of the network in their own range."""
+        """Samples in their own range, from the network's."""
         return (x / 2 + 0.5).clamp(0, 1) if self.bounded else x
 
     def facts(self) -> dict[str, str]:
@@ -100,7 +100,7 @@ class FromNoise(Method):
 
 
 def spread_times(n: int, random: torch.Generator) -> Tensor:
-    """n times in [0, 1), each uniform, together evenly spread: less noise in the loss than independent draws."""
+    """n times in [0, 1), each uniform, together evenly spread: the loss is less noisy than with independent draws."""
     return (torch.rand(1, generator=random) + torch.arange(n) / n) % 1
 
 

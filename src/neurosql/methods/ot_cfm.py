@@ -5,8 +5,8 @@ r"""Flow matching along straight lines between optimally paired noise and data (
     loss       E |f(x_t, t) - (x_1 - x_0)|^2,   least where  f(x, t) = E[x_1 - x_0 | x_t = x]
     sampling   dx/dt = f(x, t) from x_0 ~ N(0, I) at t = 0 to t = 1
 
-The assignment is the engine's own, class by class where the model is class-conditional: noise must stay N(0, I) in
-each class. Under optimal pairs paths hardly cross, so the solver follows nearly straight lines and needs few steps.
+`neurosql.assign` finds the pairs, class by class if the model is class-conditional: noise must stay N(0, I) in each
+class. With optimal pairs, paths hardly cross, so the solver follows nearly straight lines and needs few steps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Field = Callable[[Tensor, float], Tensor]
 
 
 def couple(noise: Tensor, x: Tensor, label: Tensor | None = None) -> Tensor:
-    """(m,): entry i is the row of `noise` that sample i of x is paired with, optimal within each class."""
+    """(m,): entry i is the row of `noise` that sample i of x is paired with, optimally within each class."""
     if label is None:
         blocks = [torch.arange(len(x))]
     else:
@@ -78,7 +78,7 @@ class OTCFM(FromNoise):
         return (output - (x - noise)).square().flatten(1).mean(1)
 
     def carry(self, noise: Tensor, label: Tensor | None, random: torch.Generator, choice: Sampling) -> Tensor:
-        """Along the learnt field from t = 0 to t = 1."""
+        """Follow the learnt field from t = 0 to t = 1."""
 
         def field(x: Tensor, t: float) -> Tensor:
             return self.networks["velocity"](x, torch.full((len(x),), t).to(x), label)

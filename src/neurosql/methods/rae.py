@@ -2,10 +2,10 @@ r"""Regularised autoencoder: a deterministic encoder, and a density fitted to it
 
     mean_i [ l(x_i, G(z_i)) + a |z_i|^2 / 2 ] + b |theta|^2,    z_i = E(x_i)
 
-with a the `code_penalty`, b the `weight_penalty` and theta the generator's parameters. The penalties take the place
-of a VAE's noise: codes stay close together and the generator smooth between them. The law of the codes is free, so
-after training a Gaussian mixture is fitted to them, one for each class in the class-conditional case, and samples
-are G(z) with z from that mixture. The settings' prior plays no part.
+where a is the `code_penalty`, b the `weight_penalty` and theta the generator's parameters. The penalties take the place
+of a VAE's noise: codes stay close together, and the generator stays smooth between them. The law of the codes is free,
+so a Gaussian mixture is fitted to them after training, one per class in the class-conditional case, and samples are
+G(z) with z from that mixture. The settings' prior plays no part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from neurosql.settings.methods import RAESettings
 
 
 class RAE(Autoencoder):
-    """A generator, an encoder and, in the end, a Gaussian mixture of the codes."""
+    """A generator, an encoder and, after training, a Gaussian mixture of the codes."""
 
     record = methods.RAE
 
@@ -68,7 +68,7 @@ class RAE(Autoencoder):
         return self.settings.weight_penalty * torch.stack(squares).sum()
 
     def finish(self) -> None:
-        """The codes of the training images, and their density."""
+        """Compute the codes of the training images, and fit their density."""
         super().finish()
         self.density = self._fit(self.codes)
 
@@ -76,12 +76,12 @@ class RAE(Autoencoder):
         return Mixture.fit(codes, self.labels, self.classes, self.settings.components, self.seed)
 
     def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
-        """The loss of the reconstructions and the penalty of the codes."""
+        """The loss of the reconstructions plus the penalty of the codes."""
         codes, losses = self._code_and_loss(x, self.known_labels(x, label))
         return float(losses.mean() + self.code_penalty(codes))
 
     def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """n draws from the density of the codes, fitted for the occasion while training is under way."""
+        """n draws from the density of the codes, which is fitted for this call while training is under way."""
         density = self.density or self._fit(self.code(self.x, self.labels))
         labels = self.draw_labels(n, label, random)
         return density.sample(n, labels, random).float().to(self.device), labels

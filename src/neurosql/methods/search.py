@@ -1,4 +1,4 @@
-"""Methods without an encoder: the code of an image is searched for, from the nearest of many known codes."""
+"""Methods without an encoder: they search for the code of an image, starting from the nearest of many known codes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Searched(Method):
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on.
 
-        A class-conditional model takes the class of the cheapest code where no label is given.
+        Without labels, a class-conditional model takes the class of the cheapest code.
         """
         starts, classes = self.starts()
         if classes is None:

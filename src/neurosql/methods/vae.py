@@ -8,13 +8,13 @@ With likelihood `cost` the objective is the paper's, in the loss l that all meth
     mean_i l(x_i, G(z_i)) + beta KL(x_i),
 
 which is the ELBO of the likelihood exp(-l / beta): beta is how much loss one nat of KL is worth. With likelihood
-`gaussian` it is the usual ELBO, x | z ~ N(G(z), v I) for p pixels, in nats a pixel and with its sign turned:
+`gaussian` it is the usual ELBO, x | z ~ N(G(z), v I) for p pixels, in nats per pixel and with its sign reversed:
 
     mean_i (1 / p) [ |x_i - G(z_i)|^2 / (2 v) + p/2 log(2 pi v) + beta KL(x_i) ],
 
-beta 1 being the ELBO itself, a lower bound of log p(x). The variance v is not a knob: at each step it is the optimal
-one, the batch's mean squared error (so the step descends 1/2 log v, the likelihood with v profiled out), and its
-running mean is the model's, used for validation.
+where beta = 1 gives the ELBO itself, a lower bound of log p(x). The variance v is not a setting: at each step it is the
+optimal one, the batch's mean squared error (so the step descends 1/2 log v, the likelihood with v profiled out). Its
+running mean is the model's variance, which validation uses.
 
 The code of an image is mu(x). Samples are G(z) with z from the prior; observation noise is not added.
 """
@@ -60,7 +60,7 @@ def draw(mean: Tensor, log_variance: Tensor, random: torch.Generator) -> Tensor:
 
 
 def gaussian_loss(x: Tensor, y: Tensor, variance: Tensor | float) -> Tensor:
-    """-log N(x_i; y_i, variance I) / p in nats a pixel: two (n, ...) tensors of p pixels -> (n,)."""
+    """-log N(x_i; y_i, variance I) / p in nats per pixel: two (n, ...) tensors of p pixels -> (n,)."""
     variance = torch.as_tensor(variance).to(x)
     error = (x - y).flatten(1).square().mean(1)
     return 0.5 * (error / variance + variance.log() + math.log(2 * math.pi))
@@ -72,10 +72,11 @@ def optimal_variance(x: Tensor, y: Tensor) -> Tensor:
 
 
 def default_beta(likelihood: str, latent_dim: int) -> float:
-    """beta where the settings leave it open.
+    """The default of beta.
 
-    Against l the paper has 0.005. From 8 dimensions on less gave better samples; in fewer, where a nat of KL has fewer
-    coordinates to go to, more did: digits in 2, 8 and 16 dimensions, faces in 2 and 32.
+    Against l, the paper has 0.005. From 8 dimensions on, less gave better samples; in fewer dimensions, where a nat of
+    KL has fewer coordinates to go to, more did. This was tried on digits in 2, 8 and 16 dimensions and on faces in 2
+    and 32.
     """
     return ELBO if likelihood == "gaussian" else LEAST_BETA * max(1.0, FEW / latent_dim)
 
@@ -102,7 +103,7 @@ class VAE(Autoencoder):
     def build(cls, task: Task) -> VAE:
         prior = task.prior
         if not isinstance(prior, Normal):
-            raise InputError(f"a VAE has a closed form for the normal prior only, got {prior.name!r}: use prior normal")
+            raise InputError(f"a VAE needs the normal prior, got {prior.name!r}: use prior normal")
         settings, generator = task.settings.own, task.generator()
         encoder = encoders.make(settings.encoder, task, 2 * task.latent_dim, generator)
         return cls(generator, encoder, prior.scale, task.cost, settings)
@@ -127,12 +128,12 @@ class VAE(Autoencoder):
         return {"loss": loss.item(), "reconstruction": reconstruction.item(), "kl": kl.item()}
 
     def warmth(self) -> float:
-        """The share of the KL's weight that is in force: it rises linearly over the epochs of the warm-up."""
+        """The share of the KL's weight that is in effect: it rises linearly over the epochs of the warm-up."""
         rise = self.settings.warmup * len(self.x)
         return min(1.0, self.seen / rise) if rise else 1.0
 
     def heldout_loss(self, x: Tensor, label: Tensor | None) -> float:
-        """The objective, its KL in full weight, with noise that is the same at each call."""
+        """The objective with the KL at full weight and with the same noise at each call."""
         random = torch.Generator().manual_seed(VALIDATION_SEED)
         label = self.known_labels(x, label)
         total = 0.0
@@ -145,7 +146,7 @@ class VAE(Autoencoder):
         return total / len(x)
 
     def _posterior(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """mu (n, d) and log sigma^2 (n, d) of what the encoder gives."""
+        """mu (n, d) and log sigma^2 (n, d) from the encoder's outputs."""
         mean, log_variance = outputs.chunk(2, dim=1)
         return mean, log_variance.clamp(-LIMIT, LIMIT)
 
@@ -161,7 +162,7 @@ class VAE(Autoencoder):
         return self.beta if self.settings.likelihood == "cost" else self.beta / self.pixels
 
     def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """n draws of the prior."""
+        """n draws from the prior."""
         labels = self.draw_labels(n, label, random)
         codes = self.scale * torch.randn(n, self.generator.latent_dim, generator=random)
         return codes.to(self.device), labels

@@ -1,1 +1,1 @@
-"""Scores, one file a family. Every score knows its mode, its counts, its direction and its floor."""
+"""Scores, one file per family. Every score has its mode, its counts, its direction and its floor."""

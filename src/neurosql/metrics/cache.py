@@ -1,4 +1,4 @@
-"""What is computed once of real images and kept in the cache folder: features, and a classifier of the labels."""
+"""What is computed once from real images and kept in the cache folder: features, and a classifier of the labels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cached(compute: Features, images: np.ndarray, name: str, fingerprint: str, s
 
 
 def cached_classifier(train: ImageSet, seed: int, steps: int | None = None) -> Classifier:
-    """The classifier of a set's own labels, as `train_classifier` fits it: many models are trained on one set."""
+    """The classifier of a set's own labels, as `train_classifier` fits it; many models of the same set share it."""
     assert train.labels is not None
     x, labels, classes = train.x, train.labels, len(train.classes)
     key = (train.fingerprint, seed, torch.__version__, *([] if steps is None else [steps]))

@@ -62,7 +62,7 @@ def train_classifier(
 ) -> Classifier:
     """A classifier fitted to images (n, *shape) and labels (n,), by Adam with a one-cycle schedule.
 
-    `steps` in place of epochs makes the effort the same for sets of different sizes. Images are shifted by up to two
+    With `steps` instead of epochs, the effort is the same for sets of different sizes. Images are shifted by up to two
     pixels in training.
     """
     random = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""The latent plane in numbers: what the codes keep of classes and neighbourhoods, and of the prior."""
+"""The latent space in numbers: how well the codes keep classes and neighbourhoods, and how well they fit the prior."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from neurosql.metrics.statistics import mean_interval
 NEAREST = 10
 MOST = 2000
 DRAWN = 1000
-"""Codes that are drawn from the law that is sampled, at least."""
+"""Draw at least this many codes from the law that is sampled."""
 
 
 def measure(context: Context, records: list[ScoreRecord]) -> None:
-    """Scores of the codes of the training images; those of labels where there are several."""
+    """Add the scores of the training images' codes; those that need labels only if there are several classes."""
     if not context.run.has_codes or not records:
         return
     codes, labels = context.run.method.codes.cpu().numpy(), context.train.labels
@@ -44,17 +44,17 @@ def measure(context: Context, records: list[ScoreRecord]) -> None:
 
 
 def purity(codes: np.ndarray, labels: np.ndarray) -> Measure:
-    """Mean share of the nearest others with the same label; the floor is what labels at random give."""
+    """Mean share of the nearest others with the same label; the floor is what random labels give."""
     shares = knn_purity(codes, labels)
     classes = np.bincount(labels) / len(codes)
     return Measure(shares.mean(), mean_interval(shares), floor=float(classes @ classes))
 
 
 def knn_purity(codes: np.ndarray, labels: np.ndarray, k: int = NEAREST) -> np.ndarray:
-    """For each code (n, d) the share of its k nearest others with the same label, (n,)."""
+    """The share of the k nearest others of each code (n, d) that have the same label, (n,)."""
     k = min(k, len(codes) - 1)
     found = NearestNeighbors(n_neighbors=k + 1).fit(codes).kneighbors(codes, return_distance=False)
-    # Of equal codes any may come first, so the code itself is taken out by its number, not by its place.
+    # Equal codes may come in any order, so the code itself is taken out by its number, not by its position.
     same = labels[found] == labels[:, None]
     itself = found == np.arange(len(codes))[:, None]
     missing = ~itself.any(1)

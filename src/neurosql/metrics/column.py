@@ -11,7 +11,7 @@ from neurosql.metrics.records import RESOURCE, ScoreRecord, record_of
 
 @dataclass(frozen=True)
 class Column:
-    """What stands in a column; two scores that differ in any of these are never compared with each other."""
+    """What a column shows. Two scores that differ in any of these are never compared with each other."""
 
     score: str
     """The name of a record in `metrics.records`."""
@@ -22,7 +22,7 @@ class Column:
 
     @property
     def record(self) -> ScoreRecord:
-        """What is known of the score; an InputError where nobody has declared it."""
+        """The record of the score; an InputError if there is none."""
         return record_of(self.score)
 
     @property
@@ -32,22 +32,22 @@ class Column:
 
     @property
     def key(self) -> str:
-        """The column in words: name, features and mode. It is looked up with `find`, never taken apart."""
+        """The column in words: name, features and mode. Look it up with `find`; never take it apart."""
         words = " ".join(part for part in (self.score, self.features, self.mode) if part)
         return f"{words} over {self.over}" if self.over else words
 
     @property
     def undivided(self) -> Column:
-        """The column that a ratio is made of."""
+        """The same column without the division."""
         return Column(self.score, self.features, self.mode)
 
     @property
     def measured(self) -> bool:
-        """Whether it is a resource, not a score."""
+        """Whether this is a resource, not a score."""
         return self.record.family == RESOURCE
 
     def check(self) -> None:
-        """An InputError where the score has no such features or mode."""
+        """Raise an InputError if the score has no such features or mode."""
         for what, value, known in (
             ("features", self.features, self.record.features),
             ("mode", self.mode, self.record.modes),
@@ -57,12 +57,12 @@ class Column:
 
 
 def find(columns: Iterable[Column], key: str) -> Column:
-    """The column of that key."""
+    """The column with that key."""
     columns = list(columns)
     for column in columns:
         if column.key == key:
             return column
-    raise InputError(f"no column {key!r}: there are {', '.join(column.key for column in columns)}")
+    raise InputError(f"no column {key!r}: the columns are {', '.join(column.key for column in columns)}")
 
 
 def sampled(score: str, features: str = "") -> Column:

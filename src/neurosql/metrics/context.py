@@ -29,7 +29,7 @@ LEAST_UNSEEN = 20
 
 
 class Model(Protocol):
-    """What scores ask of a trained model; a `Run` is one."""
+    """What scores need from a trained model. A `Run` is one."""
 
     @property
     def settings(self) -> Settings:
@@ -72,28 +72,28 @@ class Model(Protocol):
 
 
 class Context:
-    """A run, its images, and what several scores need of them, made when it is first asked for."""
+    """A run, its images, and what several scores need from them, computed on first use."""
 
     def __init__(
         self, run: Model, train: ImageSet, heldout: ImageSet | None, options: Options, result: Evaluation
     ) -> None:
         self.run, self.train, self.heldout, self.options, self.result = run, train, heldout, options, result
         self.kind = run.like.kind
-        """The kind of data: image, signal, volume or vector. Scores that can't look at it say so in their record."""
+        """The kind of data: image, signal, volume or vector. The record of a score says which kinds it can judge."""
         self.cost = Cost.named(run.settings.latent.cost)
         self.random = np.random.default_rng(options.seed)
-        """Families draw from it in their order."""
+        """The families draw from it, one after the other."""
         self._weights: dict[str, dict[str, Tensor] | None] = {}
         self.inception: Features | None = None
         if options.inception is not None:
             if self.kind != "image":
-                raise InputError(f"Inception-v3 looks at images, the data are {self.kind}s")
+                raise InputError(f"Inception-v3 needs images, but the data are {self.kind}s")
             self.inception = inception.load(options.inception)
             self.inception_hash = hashlib.sha256(Path(options.inception).read_bytes()).hexdigest()[:12]
 
     @property
     def unseen(self) -> ImageSet | None:
-        """Images that were not trained on, where there are enough of them to judge samples by."""
+        """Images that were not trained on; None if there are too few of them to judge samples by."""
         return None if self.heldout is None or len(self.heldout) < LEAST_UNSEEN else self.heldout
 
     @cached_property
@@ -102,25 +102,25 @@ class Context:
         return self.draw(self.options.samples, self.options.seed)[0]
 
     def draw(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """n new samples and, in the class-conditional case, their class numbers, by the sampler that was asked for."""
+        """n new samples and, in the class-conditional case, their class numbers, from the chosen sampler."""
         return self.run.sample(n, seed=seed, **dataclasses.asdict(self.options.sampling))
 
     @cached_property
     def reconstructions(self) -> np.ndarray:
-        """Of all training images."""
+        """The reconstructions of all training images."""
         return self.run.reconstruct()
 
     @property
     def labelled_images(self) -> bool:
-        """Whether a classifier of the labels can look at the data: columns of a table have no places to look at."""
+        """Whether a classifier of the labels can be used: there are labels, and samples are not rows of a table."""
         return self.train.labels is not None and self.kind != "vector"
 
     def applies(self, record: ScoreRecord) -> bool:
-        """Whether a score can look at this kind of data."""
+        """Whether a score can judge this kind of data."""
         return not record.kinds or self.kind in record.kinds
 
     def weights(self, name: str) -> dict[str, Tensor] | None:
-        """Published weights; where they are not here, None, and it is said what to do."""
+        """Published weights; if they have not been fetched, None, and the evaluation says how to get them."""
         if name not in self._weights:
             self._weights[name] = weights.load(name) if self.kind == "image" else None
         if self._weights[name] is None:
@@ -128,7 +128,7 @@ class Context:
         return self._weights[name]
 
     def leave_out(self, sentence: str) -> None:
-        """Say once what could not be computed, and why."""
+        """Note, once, what could not be computed, and why."""
         if sentence not in self.result.left_out:
             self.result.left_out.append(sentence)
 
@@ -141,7 +141,7 @@ class Context:
         features: str | None = None,
         seed: int | None = None,
     ) -> None:
-        """Put a score on the list."""
+        """Add a score to the evaluation."""
         self.result.scores.append(
             Score(
                 *(record.name, float(found.value), mode, record.direction, n if found.n is None else found.n),  # type: ignore[arg-type]
@@ -156,11 +156,11 @@ class Context:
         )
 
     def available(self, records: Iterable[ScoreRecord]) -> list[ScoreRecord]:
-        """Scores whose weights, if they need any, are here."""
+        """The scores whose weights, if they need any, have been fetched."""
         return [record for record in records if not record.weights or self.weights(record.weights) is not None]
 
     def call(self, records: Sequence[ScoreRecord], offered: Mapping[str, Any]) -> dict[str, Any]:
-        """What the functions of some records give, by name of the score. Each function is called once."""
+        """What the functions of some records return, by name of the score. Each function is called once."""
         given: dict[tuple[Any, ...], Any] = {}
         found = {}
         for record in records:

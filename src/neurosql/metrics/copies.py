@@ -11,11 +11,11 @@ from neurosql.metrics.measure import Measure
 from neurosql.metrics.memorisation import EXPECTED, Memorisation, memorisation
 
 RECONSTRUCTED = 500
-"""Reconstructions that are looked at, at most."""
+"""Judge at most this many reconstructions."""
 
 
 def suspiciously_close(context: Context) -> dict[str, Any]:
-    """The share of samples, and of reconstructions where there are codes, below the threshold of `memorisation`."""
+    """The share of samples, and of reconstructions if there are codes, below the threshold of `memorisation`."""
     if context.unseen is None:
         return {}
     found = _judged(context, context.samples)

@@ -1,4 +1,4 @@
-"""The downstream test: a classifier that has seen synthetic images only, on real ones."""
+"""The downstream test: train a classifier on synthetic images only, and test it on real ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEEDS_LABELS = "the downstream classifier needs labels of training and held-out 
 
 
 def classify(context: Context) -> dict[str, Measure]:
-    """Accuracy, precision and recall on real images; the floor is a classifier that saw the training images."""
+    """Accuracy, precision and recall on real images; the floor is a classifier trained on the training images."""
     options, train, heldout = context.options, context.train, context.heldout
     if not options.downstream:
         return {}

@@ -1,4 +1,4 @@
-"""What is asked of an evaluation, and what it finds."""
+"""The options of an evaluation, and its results."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Options:
     synthetic: int = SYNTHETIC
     """Images that the downstream classifier learns from."""
     classifier_steps: int = CLASSIFIER_STEPS
-    """Steps of the downstream classifier, and of the one that it is compared with."""
+    """Training steps of the downstream classifier, and of the one that it is compared with."""
     sampling: Sampling = field(default_factory=Sampling)
     """How samples are drawn."""
 
 
 @dataclass
 class Evaluation:
-    """The scores of a run and what they rest on."""
+    """The scores of a run, and what they are based on."""
 
     scores: list[Score] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Evaluation:
     samples: np.ndarray | None = None
 
     def find(self, name: str, mode: str | None = None, of: str | None = None) -> Score:
-        """The score of a name and, if there are several, of a mode and of features."""
+        """The score of that name; if there are several, give the mode and the features too."""
         found = [s for s in self.scores if s.name == name and mode in (None, s.mode) and of in (None, s.features)]
         if len(found) != 1:
             raise InputError(f"{len(found)} scores are called {name!r}: {', '.join(s.key for s in self.scores)}")

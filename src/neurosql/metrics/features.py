@@ -16,11 +16,11 @@ RANDOM_FEATURES = 128
 LARGEST_PIXELS = 1024
 
 Features = Callable[[np.ndarray], np.ndarray]
-"""Images (n, *shape) to features (n, p) float32; each image's do not depend on the others."""
+"""Maps images (n, *shape) to features (n, p) float32. An image's features do not depend on the other images."""
 
 
 def pixels(shape: Sequence[int]) -> Features:
-    """The values themselves; images of more than 1,024 of them are averaged down over squares first."""
+    """The values themselves; images with more than 1,024 values are first averaged over squares."""
 
     def features(images: np.ndarray) -> np.ndarray:
         x = torch.from_numpy(np.ascontiguousarray(images))
@@ -32,10 +32,11 @@ def pixels(shape: Sequence[int]) -> Features:
 
 
 def random_net(shape: Sequence[int], seed: int = 0) -> Features:
-    """128 features of a small convolutional net with random weights of that seed: the paper's proxy.
+    """128 features of a small convolutional net with random weights from that seed: the paper's proxy.
 
-    Four convolutions, widths 32 to 128, stride 2 but for the first, ReLU, and the mean over places. Grey images are
-    repeated to three channels, so that one net serves all. Vectors, signals and volumes get two random layers.
+    It has four convolutions of widths 32 to 128, with stride 2 except in the first, ReLU, and the mean over positions.
+    Grey images are repeated to three channels, so that one net serves all. Vectors, signals and volumes get two random
+    layers.
     """
     random = torch.Generator().manual_seed(seed)
     if of_shape(shape).features == "conv":
@@ -63,7 +64,7 @@ def random_net(shape: Sequence[int], seed: int = 0) -> Features:
 
 
 def chunked(net: Callable[[Tensor], Tensor], size: int = CHUNK) -> Features:
-    """A network's features, chunk by chunk of one size, so that an image's never depend on how many there are."""
+    """A network's features, in chunks of one size, so that an image's features never depend on how many there are."""
 
     @torch.no_grad()
     def features(images: np.ndarray) -> np.ndarray:
@@ -71,7 +72,7 @@ def chunked(net: Callable[[Tensor], Tensor], size: int = CHUNK) -> Features:
         parts = []
         for i in range(0, len(x), size):
             part = x[i : i + size]
-            # A last, smaller chunk may take another path through a matrix product, and round otherwise.
+            # A smaller last chunk may take another path through a matrix product, and be rounded differently.
             full = torch.cat([part, part.new_zeros(size - len(part), *part.shape[1:])]) if len(part) < size else part
             parts.append(net(full)[: len(part)])
         if not parts:
@@ -82,7 +83,7 @@ def chunked(net: Callable[[Tensor], Tensor], size: int = CHUNK) -> Features:
 
 
 def to_colour(x: Tensor) -> Tensor:
-    """Grey images repeated to three channels; of more than three the first three."""
+    """Grey images repeated to three channels; of more than three channels, the first three."""
     return x.expand(-1, 3, -1, -1) if x.shape[1] == 1 else x[:, :3] if x.shape[1] >= 3 else x[:, [0, 1, 1]]
 
 

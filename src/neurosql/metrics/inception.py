@@ -1,7 +1,7 @@
 """Inception-v3 as the Frechet Inception Distance uses it, from weights that the user has on disk.
 
-Names are those of the usual PyTorch state dict of these weights (`Conv2d_1a_3x3.conv.weight`, ...). What differs from
-the classifier: mean pooling leaves the padding out of the mean, and the last block takes a maximum instead.
+Names are those of the usual PyTorch state dict of these weights (`Conv2d_1a_3x3.conv.weight`, ...). It differs from the
+classifier in two ways: mean pooling leaves the padding out of the mean, and the last block takes a maximum instead.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LARGEST = 2**30
 
 
 def load(path: str | Path) -> Features:
-    """2,048 features of images, by weights in a .safetensors file."""
+    """2,048 features of images, with weights from a .safetensors file."""
     path = Path(path)
     if path.suffix != ".safetensors":
         raise InputError(
-            f"{path} is not a .safetensors file: other formats can run code when they are opened. Convert it once by "
+            f"{path} is not a .safetensors file: other formats can run code when they are opened. Convert it once with "
             "`safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'inception.safetensors')`"
         )
     try:
@@ -63,7 +63,7 @@ class Inception:
         return self.describe(2 * x - 1)
 
     def describe(self, x: Tensor) -> Tensor:
-        """Features of images of 299 pixels a side in [-1, 1]."""
+        """Features of images in [-1, 1] with 299 pixels per side."""
         x = self.conv(x, "Conv2d_1a_3x3", stride=2, pad=False)
         x = self.conv(x, "Conv2d_2a_3x3", pad=False)
         x = max_pool2d(self.conv(x, "Conv2d_2b_3x3"), 3, 2)
@@ -94,17 +94,17 @@ class Inception:
         return x.mean((2, 3))
 
     def first_kind(self, x: Tensor, name: str) -> Tensor:
-        """A block of the first kind, at 35 x 35 places."""
+        """A block of the first kind, at 35 x 35 positions."""
         five, three = (self.chain(x, f"{name}.branch{kind}", tail) for kind, tail in (("5x5", "12"), ("3x3dbl", "123")))
         return torch.cat([self.conv(x, f"{name}.branch1x1"), five, three, self.pooled(x, name)], 1)
 
     def second_kind(self, x: Tensor, name: str) -> Tensor:
-        """A block of the second kind, at 17 x 17 places."""
+        """A block of the second kind, at 17 x 17 positions."""
         once, twice = (self.chain(x, f"{name}.branch7x7{kind}", tail) for kind, tail in (("", "123"), ("dbl", "12345")))
         return torch.cat([self.conv(x, f"{name}.branch1x1"), once, twice, self.pooled(x, name)], 1)
 
     def third_kind(self, x: Tensor, name: str, pooled: Tensor) -> Tensor:
-        """A block of the third kind, at 8 x 8 places."""
+        """A block of the third kind, at 8 x 8 positions."""
         once = self.conv(x, f"{name}.branch3x3_1")
         twice = self.chain(x, f"{name}.branch3x3dbl", "12")
         parts = [self.conv(x, f"{name}.branch1x1")]
@@ -117,14 +117,14 @@ class Inception:
         return self.conv(_mean(x), f"{name}.branch_pool")
 
     def chain(self, x: Tensor, name: str, numbers: str, stride: int = 1) -> Tensor:
-        """One convolution after another; the last one has the stride, and then no padding."""
+        """One convolution after another; only the last has the stride, and no padding if the stride is above 1."""
         for number in numbers:
             last = number == numbers[-1] and stride > 1
             x = self.conv(x, f"{name}_{number}", stride if last else 1, pad=not last)
         return x
 
     def conv(self, x: Tensor, name: str, stride: int = 1, pad: bool = True) -> Tensor:
-        """Convolution, batch normalisation by its running statistics, ReLU."""
+        """Convolution, batch normalisation with its running statistics, ReLU."""
         if name not in self.folded:
             scale = self.weights[f"{name}.bn.weight"] / (self.weights[f"{name}.bn.running_var"] + EPSILON).sqrt()
             kernel = self.weights[f"{name}.conv.weight"] * scale[:, None, None, None]

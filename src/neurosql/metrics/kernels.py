@@ -1,9 +1,9 @@
-r"""Maximum mean discrepancy, unbiased, and KID, its case of a cubic kernel on features.
+r"""Unbiased maximum mean discrepancy, and KID, which is its case of a cubic kernel on features.
 
     MMD^2 = mean_{i != j} k(x_i, x_j) + mean_{i != j} k(y_i, y_j) - 2 mean_{i, j} k(x_i, y_j)
 
-This is the full U-statistic: the average over all subsets that others draw at random. Its value may be below zero. The
-interval is the jackknife's.
+This is the full U-statistic: the average over all subsets, of which others draw a few at random. Its value may be below
+zero. The interval is the jackknife's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Kernel = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def cubic_kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(<x, y> / p + 1)^3, KID's."""
+    """(<x, y> / p + 1)^3, the kernel of KID."""
     return (x @ y.T / x.shape[1] + 1) ** 3
 
 
@@ -63,7 +63,7 @@ def mmd(x: np.ndarray, y: np.ndarray, kernel: Kernel, chunk: int = 2048) -> tupl
 
 
 def _row_sums(x: np.ndarray, kernel: Kernel, chunk: int) -> np.ndarray:
-    """For each i the sum of k(x_i, x_j) over j other than i, (n,)."""
+    """The sum of k(x_i, x_j) over all j other than i, for each i: (n,)."""
     sums = np.empty(len(x))
     for i in range(0, len(x), chunk):
         k = kernel(x[i : i + chunk], x)
@@ -77,5 +77,5 @@ def kid(made: np.ndarray, real: np.ndarray) -> Measure:
 
 
 def gaussian_mmd(made: np.ndarray, real: np.ndarray) -> Measure:
-    """MMD^2 of two sets of features, by Gaussians as wide as the real ones are apart."""
+    """MMD^2 of two sets of features, with Gaussians as wide as the typical distance between real ones."""
     return Measure(*mmd(made, real, gaussian_kernel(median_bandwidths(real))))

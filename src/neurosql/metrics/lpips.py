@@ -1,9 +1,9 @@
 r"""LPIPS, version 0.1, with the VGG16 or the AlexNet backbone, in plain torch.
 
-With f_l(x) the activations of layer l, each place scaled to unit length over its channels, and w_l >= 0 the published
-weights of its channels:
+With f_l(x) the activations of layer l, scaled at each position to unit length over the channels, and w_l >= 0 the
+published weights of its channels:
 
-    LPIPS(x, y) = sum over l of  mean over places of  sum over channels of  w_l (f_l(x) - f_l(y))^2
+    LPIPS(x, y) = sum over l of  mean over positions of  sum over channels of  w_l (f_l(x) - f_l(y))^2
 
 Images in [0, 1] are brought to [-1, 1] and then to the backbone's own scale. Grey images are repeated to three
 channels.
@@ -54,7 +54,7 @@ POOL = {"vgg": 2, "alex": 3}
 
 
 class LPIPS:
-    """The distance of a backbone with its weights, as `weights.load` gives them."""
+    """The distance of a backbone with its weights, as `weights.load` returns them."""
 
     def __init__(self, backbone: str, weights: dict[str, Tensor]) -> None:
         if backbone not in LAYERS:
@@ -75,7 +75,7 @@ class LPIPS:
         x = to_colour(x)
         smallest = SMALLEST[self.backbone]
         if min(x.shape[2:]) < smallest:
-            # The backbone's poolings leave nothing of a smaller image.
+            # The backbone's poolings would leave nothing of a smaller image.
             factor = smallest / min(x.shape[2:])
             x = interpolate(x, scale_factor=factor, mode="bilinear", align_corners=False, antialias=False)
         shift, scale = (torch.tensor(values).view(1, 3, 1, 1).to(x) for values in (SHIFT, SCALE))
@@ -118,11 +118,11 @@ class LPIPS:
 
 
 def distances(made: Tensor, real: Tensor, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """LPIPS and the paper's fallback of pairs of images, (n,) each."""
+    """LPIPS and the paper's fallback for pairs of images, (n,) each."""
     net = LPIPS("vgg", weights)
     return {"lpips": net(made, real), "vgg-cosine": net.cosine(made, real)}
 
 
 def _unit(x: Tensor) -> Tensor:
-    """Channels scaled to unit length at every place; the small constant is the published one."""
+    """Channels scaled to unit length at every position; the small constant is the published one."""
     return x / (x.square().sum(1, keepdim=True).sqrt() + 1e-10)

@@ -1,4 +1,4 @@
-"""What the function of a score gives back."""
+"""What the function of a score returns."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from neurosql.metrics.statistics import mean_interval
 
 @dataclass(frozen=True)
 class Measure:
-    """What a function found: a value, and whatever else it knows of it."""
+    """What the function of a score found: a value, and whatever else it knows about it."""
 
     value: float
     interval: tuple[float, float] | None = None
     spread: float | None = None
     floor: float | None = None
     n: int | None = None
-    """Generated images that were looked at, where the family does not know."""
+    """Number of generated images, if the family does not know it."""
     n_real: int = 0
     note: str = ""
 
     @classmethod
     def of(cls, found: Any) -> Measure:
-        """A number as it is; of an array (n,), one value for each image, the mean with its interval."""
+        """The measure of a number, or the mean of an array (n,), one value per image, with its interval."""
         if isinstance(found, Measure):
             return found
         values = np.asarray(found)

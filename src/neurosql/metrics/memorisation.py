@@ -1,21 +1,22 @@
-"""Is any sample a copy? Each sample's nearest training image, set against its nearest held-out image.
+"""Is any sample a copy? Each sample's nearest training image is compared with its nearest held-out image.
 
-Training and held-out images are drawn alike, so that a sample which copies neither is as near to the one as to the
-other. Distances alone would not do: a soft image is near to every other one, and digits 1 are near to each other. Hence
-the ratio
+Training and held-out images are drawn alike, so a sample that copies neither is as near to the ones as to the others.
+Distances alone would not do: a blurred image is near every other image, and digits 1 are near each other. Hence the
+ratio
 
     r = l(sample, nearest training image) / l(sample, nearest held-out image).
 
 With as many training as held-out images, r and 1 / r have the same law for an honest sample. The training images are
-therefore taken in J parts, none larger than the held-out set (of whole subjects, where they are known), and set against
-as many held-out ones. Samples that are far nearer to the held-out images than to a part, a side on which no copies can
-be, say what chance does: q is such that r > 1 / q for a share 0.01 / J of all samples and parts. A sample is suspicious
-where r < q for one of the parts: by chance about 1 % of honest samples at most. More than that, beyond what chance
-explains, is a sign.
+therefore divided into J parts, none larger than the held-out set (by whole subjects, if these are known), and each part
+is compared with as many held-out images. Samples that are far nearer to the held-out images than to a part can't be
+copies, so they show what chance does: q is such that r > 1 / q for a share 0.01 / J of all samples and parts. A sample
+is suspicious if r < q for one of the parts; by chance, that happens to about 1 % of honest samples at most. More than
+that, beyond what chance explains, is a sign of copying.
 
-What this does not show: that nothing about a training image can be inferred from the model (that would need
-membership-inference tests or differential privacy), nor copies under a transformation that the distance does not see.
-It rests on held-out images of the same origin: where they are of another kind, honest samples look suspicious.
+This does not show that nothing about a training image can be inferred from the model; that would need
+membership-inference tests or differential privacy. It does not find copies under a transformation that the distance
+does not see. It relies on held-out images of the same origin: if they are of another kind, honest samples look
+suspicious.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Memorisation:
 
     @property
     def ratios(self) -> np.ndarray:
-        """(m,): how far the nearest training image is, over how far the nearest held-out image is."""
+        """(m,): the loss to the nearest training image over the loss to the nearest held-out image."""
         return self.distances / np.maximum(self.heldout_distances, TINY)
 
     @property
@@ -83,18 +84,18 @@ class Memorisation:
 
     @property
     def by_chance(self) -> float:
-        """The largest share that chance explains: few held-out images, or samples, leave open what 1 % is."""
+        """The largest share that chance explains: with few held-out images or samples, more than 1 %."""
         return self._most(EXPECTED)
 
     def _most(self, share: float) -> float:
-        """What a share may be in truth, where it was seen among as many as there are held-out images, or samples."""
+        """The largest true share that fits a share seen among as many as there are held-out images or samples."""
         few = min(self.heldout, len(self.distances))
         return proportion_interval(round(share * few), few)[1]
 
     @property
     def verdict(self) -> Verdict:
-        """No sign; some, where more samples are suspicious than chance explains; clear, where a quarter of them are, or
-        where some are copies beyond doubt: with a ratio below half the threshold, or next to no loss at all."""
+        """`some` if more samples are suspicious than chance explains; `clear` if a quarter of them are, or if some are
+        copies beyond doubt, with a ratio below half the threshold or next to no loss at all; else `no sign`."""
         low, _ = self.interval
         most, rare = self.by_chance, self._most(0)
         copies, _ = proportion_interval(int((self.ratios < BLATANT * self.threshold).sum()), len(self.ratios))
@@ -105,7 +106,7 @@ class Memorisation:
         return "some" if low > most else "no sign"
 
     def sentence(self) -> str:
-        """The verdict in words, with what it rests on."""
+        """The verdict in words, with the figures that it is based on."""
         low, high = self.interval
         return (
             f"memorisation: {self.verdict} ({100 * self.share:.1f} % of {len(self.distances)} samples are much nearer "
@@ -119,7 +120,7 @@ def memorisation(
 ) -> Memorisation:
     """Compare samples (m, *shape) with training (n, *shape) and held-out images (k, *shape) by the loss l.
 
-    `subjects` (n,) are ids of training images that belong together, where the held-out ones were divided from them so.
+    `subjects` (n,) are the subjects of the training images, if the held-out images were split off by subject.
     """
     if len(heldout) < LEAST_HELD_OUT:
         raise InputError(
@@ -135,13 +136,13 @@ def memorisation(
     ratios = distances / np.maximum(apart, TINY)[:, None]
     highest = float(np.quantile(ratios, 1 - EXPECTED / len(parts), method="higher"))
     rows = np.arange(len(samples))
-    # Where all samples are nearer to training images, even the highest ratio is below 1.
+    # If all samples are nearer to training images, even the highest ratio is below 1.
     return Memorisation(nearest[rows, best], distances[rows, best], apart, len(heldout), min(1 / max(highest, TINY), 1))
 
 
 def divided(n: int, size: int, subjects: np.ndarray | None = None) -> list[np.ndarray]:
-    """The places 0..n-1, by chance, in equal parts of at most `size`; where there are subjects, in nearly equal parts,
-    with all places of a subject in the same one."""
+    """The indices 0..n-1 at random in equal parts of at most `size`; with subjects, in nearly equal parts, with all
+    indices of a subject in the same part."""
     random = np.random.default_rng(0)
     if subjects is None:
         ranks = random.permutation(n)
@@ -159,7 +160,7 @@ def divided(n: int, size: int, subjects: np.ndarray | None = None) -> list[np.nd
 
 
 def nearest_images(cost: Cost, x: np.ndarray, among: np.ndarray, rows: int = 1024) -> tuple[np.ndarray, np.ndarray]:
-    """For each x (m, ...) the place of the nearest of `among` (n, ...) and the loss between them, (m,) each."""
+    """The index of the image in `among` (n, ...) that is nearest to each x (m, ...), and their loss, (m,) each."""
     others = torch.from_numpy(np.ascontiguousarray(among))
     places, distances = [], []
     for i in range(0, len(x), rows):
@@ -171,5 +172,5 @@ def nearest_images(cost: Cost, x: np.ndarray, among: np.ndarray, rows: int = 102
 
 
 def _spread(n: int, most: int) -> np.ndarray:
-    """At most `most` of n places, evenly spread."""
+    """At most `most` of n indices, evenly spread."""
     return np.arange(n) if n <= most else np.arange(most) * n // most

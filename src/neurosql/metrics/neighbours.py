@@ -1,9 +1,9 @@
-r"""Precision, recall, density and coverage: four questions to nearest neighbours.
+r"""Precision, recall, density and coverage: four scores from nearest neighbours.
 
 With r_k(x) the distance from a real x to its k-th nearest real neighbour, and likewise for generated y:
 
-    precision   share of generated y that lie within r_k(x) of some real x
-    recall      share of real x that lie within r_k(y) of some generated y
+    precision   share of generated y that are within r_k(x) of some real x
+    recall      share of real x that are within r_k(y) of some generated y
     density     mean over y of 1/k times the number of real x with y within r_k(x)
     coverage    share of real x with a generated y within r_k(x)
 """
@@ -51,7 +51,7 @@ def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _radii(x: np.ndarray, k: int, chunk: int) -> np.ndarray:
-    """The squared distance of each x to its k-th nearest other one, (n,)."""
+    """The squared distance of each x to its k-th nearest neighbour, (n,)."""
     radii = np.empty(len(x))
     for i in range(0, len(x), chunk):
         squares = squared_distances(x[i : i + chunk], x)

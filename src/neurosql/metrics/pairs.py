@@ -1,4 +1,4 @@
-"""Scores of pairs of images: samples beside real images, reconstructions beside what they are reconstructions of."""
+"""Scores of pairs of images: samples with real images, and reconstructions with their originals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK = 256
 
 
 def measure(context: Context, records: list[ScoreRecord]) -> None:
-    """The same pairs for all scores, in every mode that the model and the record have."""
+    """Add the scores, all on the same pairs, in every mode that the model and the record have."""
     if not records:
         return
     of_all = [record for record in records if record.every]
@@ -66,7 +66,7 @@ def _compare(context: Context, records: list[ScoreRecord], made: np.ndarray, rea
 
 
 def _of_all(record: ScoreRecord, x: np.ndarray, again: np.ndarray) -> Measure:
-    """The mean over all images, some at a time."""
+    """The mean over all images, a few at a time."""
     function = imported(record.function)
     parts = (torch.from_numpy(images).split(CHUNK) for images in (x, again))
     values = torch.cat([function(a, b) for a, b in zip(*parts)]).numpy()
@@ -81,7 +81,7 @@ def reconstruction_score(x: np.ndarray, again: np.ndarray) -> Score:
 
 
 def random_pairs(n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """`count` pairs of two different numbers below n; no number comes first twice while others have not."""
+    """`count` pairs of two different numbers below n; no number comes first twice before all have come first once."""
     random = np.random.default_rng(seed)
     first = np.concatenate([random.permutation(n) for _ in range(-(-count // n))])[:count]
     second = (first + random.integers(1, n, count)) % n if n > 1 else first

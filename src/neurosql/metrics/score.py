@@ -1,4 +1,4 @@
-"""`Score`: a number with everything that it takes to read it."""
+"""`Score`: a number with everything needed to read it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Score:
     mode: Mode
     direction: Direction
     n: int
-    """Generated images (or pairs, or codes) that were looked at."""
+    """Number of generated images (or pairs, or codes)."""
     n_real: int = 0
-    """Real images on the other side, where there are two sides."""
+    """Number of real images that they were compared with, if any."""
     seed: int = 0
     features: str | None = None
     """Features that the images were compared by."""
     interval: tuple[float, float] | None = None
-    """95 % confidence interval, where one is known to hold."""
+    """95 % confidence interval, if one is known to hold."""
     spread: float | None = None
     """Standard deviation over extractor seeds, for scores without an interval."""
     floor: float | None = None
@@ -40,12 +40,12 @@ class Score:
 
     @property
     def column(self) -> Column:
-        """The column that the score belongs into."""
+        """The column that the score belongs in."""
         return Column(self.name, self.features or "", self.mode)
 
     @property
     def key(self) -> str:
-        """Name, features and mode: what `scores.json` files it under."""
+        """Name, features and mode: its key in `scores.json`."""
         return self.column.key
 
     def record(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Score:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Score:
-        """The score that `record` gave."""
+        """The score whose `record` this is."""
         try:
             values = dict(record)
             if "interval" in values:
@@ -88,7 +88,7 @@ def table(scores: Iterable[Score]) -> str:
 
 
 def number(value: float | None) -> str:
-    """A figure to as many digits as a reader looks at."""
+    """A figure with as many digits as a reader needs."""
     if value is None:
         return ""
     return f"{value:.4f}" if abs(value) < 10 else f"{value:.1f}"

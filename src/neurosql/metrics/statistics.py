@@ -28,7 +28,7 @@ def proportion_interval(successes: int, n: int, level: float = LEVEL) -> tuple[f
     share = successes / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    # Rounding must not leave the share outside of its own interval.
+    # Rounding must not leave the share outside its own interval.
     return max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share))
 
 

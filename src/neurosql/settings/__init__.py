@@ -1,7 +1,7 @@
 """Every setting, once: its default, its check and its help text.
 
-The command line makes a flag of each field, the estimator a constructor argument, and `config.json` keeps the
-resolved values. What a method or a backbone adds is in its record. Nothing here imports torch.
+Each field becomes a flag of the command line and an argument of the estimator's constructor. `config.json` keeps the
+resolved values. The settings that a method or a backbone adds are in its record. Nothing here imports torch.
 """
 
 from neurosql.settings.backbones import BACKBONES, BackboneRecord

@@ -1,4 +1,4 @@
-"""The generators by name: what each is, where it lives, and the settings that it has of its own."""
+"""The generators by name: for each, its class, the shapes that it makes and its own settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ResNetSettings:
     """The residual generator's own settings."""
 
     taper: bool = True
-    """ResNet only: halve the width from block to block; without it all blocks have one width."""
+    """ResNet only: halve the width from block to block; otherwise all blocks have the same width."""
     resnet18: str | None = None
     """ResNet only: a ResNet-18 state dict (.safetensors) to start from where shapes match."""
 
@@ -31,7 +31,7 @@ class ResNetSettings:
 
 @dataclass(frozen=True)
 class BackboneRecord:
-    """An architecture of generators."""
+    """A generator architecture."""
 
     name: str
     implementation: str
@@ -58,4 +58,4 @@ BUILT_IN = {
 BACKBONES: Registry[BackboneRecord] = Registry(
     "generator", BackboneRecord, "neurosql.backbones", BUILT_IN, home=__name__
 )
-"""Every backbone by name. A record in a file of its own stands in `BUILT_IN` as `module:RECORD`."""
+"""Every backbone by name. A record in a file of its own is listed in `BUILT_IN` as `module:RECORD`."""

@@ -1,4 +1,4 @@
-"""What the checks of settings share."""
+"""Checks that several settings share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from neurosql.errors import InputError
 
 
 def at_least(settings: Any, least: int, *names: str) -> None:
-    """These fields are at least `least`, or None."""
+    """Refuse fields below `least`; None is allowed."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and not value >= least:
@@ -16,7 +16,7 @@ def at_least(settings: Any, least: int, *names: str) -> None:
 
 
 def check_choices(settings: Any) -> None:
-    """Literal fields hold one of their choices: a dataclass does not check that itself."""
+    """Refuse a Literal field that is none of its choices: a dataclass does not check that itself."""
     for name, hint in get_type_hints(type(settings)).items():
         choices = [choice for choice in _leaves(hint) if isinstance(choice, str)]
         value = getattr(settings, name)

@@ -1,4 +1,4 @@
-"""Settings that have another name than in version 0.1.0: old runs are read, and old flags work, with a notice."""
+"""Settings renamed after version 0.1.0. Old runs can still be read, and old flags still work, with a notice."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ VALUES: dict[str, dict[str, str]] = {
     "refresh": {"full": "auto", "partial": "auto"},
 }
 DROPPED = ("refresh_best", "refresh_every", "refresh_gap")
-"""Of the partial refresh of costs, which candidates do better."""
+"""Settings of the partial refresh of costs; candidates do the same job better."""
 OF_SAMPLING = ("sampling_steps", "solver")
-"""Chosen when sampling, and no longer when training."""
+"""Chosen when sampling, no longer when training."""
 OF_RESNET = ("taper", "resnet18")
-"""In the section of the generator once, whatever the generator was."""
+"""Once in the section of the generator, whichever generator was chosen."""
 
 
 def renamed(name: str, value: Any) -> tuple[str, Any]:
-    """A setting under its present name, with its present value."""
+    """The present name and the present value of a setting."""
     return RENAMED.get(name, name), VALUES.get(name, {}).get(value, value)
 
 
 def notice(name: str, value: Any) -> str:
-    """What to tell somebody who uses an old name."""
+    """The notice for somebody who uses an old name."""
     new, now = renamed(name, value)
-    return f"{name} is called {new} ({new}={now!r} here): the old name will go"
+    return f"{name} has been renamed to {new}: use {new}={now!r}; the old name will be removed"
 
 
 def with_new_names(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a section, without old names."""
+    """The settings of a section under their present names."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         if name in DROPPED:
             continue
         new, now = renamed(name, value)
-        # Of two old names that became one, the one that says something wins.
+        # Two old names became one: a value other than auto wins.
         if new == name or new not in found or found[new] == "auto":
             found[new] = now
     return found
 
 
 def sections(given: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The sections of `config.json` as they are now."""
+    """The sections of an old `config.json` in the present form."""
     found = {name: with_new_names(values) for name, values in given.items()}
     if "backbone" not in found:
         own = {name: found["generator"].pop(name) for name in OF_RESNET if name in found["generator"]}
@@ -52,7 +52,7 @@ def sections(given: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def sampling(given: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """How a run of version 0.1.0 was to be sampled: the sampler and its steps, where its settings say so."""
+    """The sampler and its steps that the settings of a run of version 0.1.0 ask for; empty if they ask for none."""
     own = given["own"]
     steps = own.get("sampling_steps")
     if steps is None:

@@ -17,7 +17,7 @@ RECOMMENDED, PAPER = "recommended", "paper"
 
 @dataclass(frozen=True)
 class MethodRecord:
-    """A learning principle: all that is known of it before torch is imported."""
+    """A learning principle: everything that is known about it without importing torch."""
 
     name: str
     title: str
@@ -27,18 +27,18 @@ class MethodRecord:
     settings: type[Any]
     """Its own settings: a frozen dataclass with a docstring per field and a `check`."""
     recommended: Mapping[str, Any] = field(default_factory=dict)
-    """The preset of practitioners: settings by field name, its own or any other."""
+    """The preset `recommended`, as practitioners use it: settings by field name, the method's own or shared ones."""
     paper: Mapping[str, Any] = field(default_factory=dict)
-    """The preset of the paper, besides the optimiser, which is the same for all methods there."""
+    """The preset `paper`, without the optimiser, which is the same for all methods in the paper."""
     latent: bool = True
     """Whether it has a latent dimension."""
     codes: bool = True
     """Whether samples have codes: it can encode, decode and reconstruct."""
     samplers: tuple[SamplerRecord, ...] = OF_CODES
-    """The ways to draw from a trained model, the usual one first."""
+    """The ways to draw from a trained model; the first is the usual one."""
 
     def sampling(self, chosen: Sampling) -> tuple[SamplerRecord, Sampling]:
-        """The sampler that was chosen, and the choice with the usual numbers where it gives none."""
+        """The chosen sampler, and the choice with that sampler's usual numbers where none were given."""
         named = {sampler.name: sampler for sampler in self.samplers}
         sampler = self.samplers[0] if chosen.sampler is None else named.get(chosen.sampler)
         if sampler is None:
@@ -53,7 +53,7 @@ class MethodRecord:
         return sampler, Sampling(sampler.name, **usual)
 
     def preset(self, name: str) -> Mapping[str, Any]:
-        """What a preset sets."""
+        """The settings of a preset, by field name."""
         presets = {RECOMMENDED: self.recommended, PAPER: self.paper}
         if name not in presets:
             raise InputError(f"preset must be one of {', '.join(presets)}, got {name!r}")
@@ -73,8 +73,8 @@ class QuantileSettings:
     algorithm: Literal["full", "mini-batch"] = "full"
     """Assign all images at once every few epochs (Algorithm 1) or each mini-batch after its step (Algorithm 2)."""
     subset: Literal["owned", "partition", "random"] = "owned"
-    """Mini-batch only: lattice points offered to a batch. The ones its images hold, a disjoint split of the lattice
-    each epoch, or a random draw (the paper's; not a permutation)."""
+    """Mini-batch only: which lattice points are offered to a batch. owned: those that its images hold; partition: one
+    part of the lattice, which is split anew each epoch; random: a random draw, as in the paper (not a permutation)."""
     assignment: Literal["exact", "greedy", "greedy-cheapest", "greedy-regret"] = "exact"
     """Solver of the assignment."""
     every: int = 2
@@ -88,11 +88,11 @@ class QuantileSettings:
     penalty: float = 0.0
     """lambda: weight of the explicit penalty R(theta), the sum of squared generator weights."""
     strategy: Literal["auto", "dense", "candidates"] = "auto"
-    """Full batch only: which costs an assignment computes. All of them (dense), or, nearly as good and in far less time
-    and memory, those that a cheap search proposes (candidates); auto takes candidates above 12,000 images where the
-    assignment is exact."""
+    """Full batch only: which costs an assignment computes. dense: all of them; candidates: those that a cheap search
+    proposes, which is nearly as good and takes far less time and memory; auto: candidates above 12,000 images if the
+    assignment is exact, otherwise dense."""
     candidates: int = 64
-    """Candidates: costs that the search proposes for each image and each code, twice."""
+    """Candidates only: costs that each search (there are usually two) proposes per image and per code."""
     memory: int = 256
     """MiB that the cost matrix may use for its temporaries."""
 
@@ -105,7 +105,7 @@ class QuantileSettings:
             raise InputError(f"momentum must be in (0, 1], got {self.momentum}: 0 would never learn")
         if self.strategy == "candidates" and self.assignment != "exact":
             raise InputError(
-                f"candidates are assigned exactly, got assignment {self.assignment!r}: use exact, or strategy dense"
+                f"strategy candidates needs assignment exact, got {self.assignment!r}: use exact, or strategy dense"
             )
 
     def strategy_for(self, n: int) -> str:
@@ -124,8 +124,8 @@ class VAESettings:
     likelihood: Literal["cost", "gaussian"] = "cost"
     """Reconstruction term: the loss l, as in the paper, or a Gaussian log-likelihood, for the usual ELBO."""
     beta: float | None = None
-    """Weight of the KL divergence in nats: against the loss l (by default 0.0015, in d < 8 dimensions 0.012 / d; the
-    paper has 0.005), or against the Gaussian log-likelihood in nats (by default 1, the ELBO)."""
+    """Weight of the KL divergence in nats. Against the loss l, the default is 0.0015, or 0.012 / d in d < 8 dimensions
+    (the paper has 0.005). Against the Gaussian log-likelihood in nats, the default is 1, the ELBO."""
     warmup: int = 0
     """Epochs over which the weight of the KL divergence rises from 0."""
 
@@ -145,8 +145,9 @@ class GANSettings:
     """Steps between two R1 penalties, each weighted up accordingly."""
     augment: float = 0.0
     """Strength, from 0 (off) to 1, of the differentiable augmentation (brightness, saturation, contrast, translation,
-    cutout) of all that the discriminator sees. It is for long runs on few images, where the discriminator learns the
-    images by heart: real_logit far above fake_logit. In short runs it only slows learning. Vectors have none."""
+    cutout) of all that the discriminator sees. Use it for long runs on few images, where the discriminator learns the
+    images by heart: real_logit is then far above fake_logit. In short runs it only slows learning. Vectors stay as
+    they are."""
 
     def check(self) -> None:
         """Refuse what can't be used."""
@@ -161,10 +162,10 @@ class DDPMSettings:
     """Denoising diffusion."""
 
     unet_width: int | None = None
-    """Images only: base width of the denoising U-Net. By default its parameter count matches the generator's, as that
-    of the MLP for other data always does."""
+    """Images only: base width of the denoising U-Net. By default its parameter count matches the generator's. Other
+    data get an MLP, whose parameter count always matches."""
     noise_steps: int = 1000
-    """T, steps of the forward process."""
+    """T, the number of steps of the forward process."""
     noise_schedule: Literal["linear", "cosine"] = "linear"
     """Schedule of the noise: variances that grow linearly (the paper's), or a squared cosine for the data's share."""
     predict: Literal["noise", "v"] = "noise"
@@ -181,11 +182,11 @@ class IMLESettings:
     """Implicit maximum likelihood: each image takes the nearest of many samples."""
 
     pool: int = 4
-    """Samples to choose from, for each training image."""
+    """Samples to choose from, per training image."""
     renew: int = 1
-    """Epochs between two choices."""
+    """Epochs between two choices of samples."""
     jitter: float = 0.05
-    """Standard deviation, over the prior's scale, of the noise that is added to a chosen code at each step."""
+    """Standard deviation of the noise that is added to a chosen code at each step, in units of the prior's scale."""
 
     def check(self) -> None:
         """Refuse what can't be used."""
@@ -200,7 +201,7 @@ class RSIMLESettings(IMLESettings):
     reject: float = 0.02
     """Share of the pool that is rejected: the samples nearest to any training image."""
     epsilon: float | None = None
-    """In place of that share, the loss l to the nearest image under which a sample is rejected."""
+    """Reject samples whose loss l to the nearest image is below this, instead of the share reject."""
 
     def check(self) -> None:
         """Refuse what can't be used."""
@@ -215,9 +216,9 @@ class GLOSettings:
     """Generative latent optimisation: codes learnt by gradient."""
 
     code_rate: float = 0.15
-    """Learning rate of the codes (Adam) at the start of the schedule, which they follow too."""
+    """Learning rate of the codes (Adam) at the start of the run; it follows the schedule of the networks' rate."""
     radius: float = 1.0
-    """Codes are projected to the ball of this radius times the square root of the latent dimension."""
+    """Codes are projected to a ball whose radius is this times the square root of the latent dimension."""
 
     def check(self) -> None:
         """Refuse what can't be used."""
@@ -227,7 +228,7 @@ class GLOSettings:
 
 @dataclass(frozen=True)
 class RAESettings:
-    """Regularised autoencoder with a density fitted after."""
+    """Regularised autoencoder with a density fitted after training."""
 
     encoder: Literal["mlp", "conv"] = "conv"
     """Encoder: an MLP on flat pixels, or convolutions (images only; anything else gets the MLP)."""
@@ -236,7 +237,7 @@ class RAESettings:
     weight_penalty: float = 1e-6
     """Weight of the sum of the generator's squared parameters."""
     components: int = 10
-    """Most components of the Gaussian mixture, of each class in the class-conditional case; fewer for few images."""
+    """Largest number of components of the Gaussian mixture (per class, if class-conditional); few images get fewer."""
 
     def check(self) -> None:
         """Refuse what can't be used."""
@@ -250,10 +251,10 @@ class CFMSettings:
     """Flow matching with mini-batch optimal transport."""
 
     unet_width: int | None = None
-    """Images only: base width of the U-Net. By default its parameter count matches the generator's, as that of the MLP
-    for other data always does."""
+    """Images only: base width of the U-Net. By default its parameter count matches the generator's. Other data get an
+    MLP, whose parameter count always matches."""
     coupling: Literal["optimal", "independent"] = "optimal"
-    """Pairs of noise and images in a batch: the cheapest assignment, or as they come."""
+    """How noise and images of a batch are paired: by the cheapest assignment, or as they come."""
     sigma: float = 0.0
     """Standard deviation of the path around the straight line."""
 
@@ -350,4 +351,4 @@ BUILT_IN = {
     "ot-cfm": "OT_CFM",
 }
 METHODS: Registry[MethodRecord] = Registry("method", MethodRecord, "neurosql.methods", BUILT_IN, home=__name__)
-"""Every method by name. A record in a file of its own stands in `BUILT_IN` as `module:RECORD`."""
+"""Every method by name. A record in a file of its own is listed in `BUILT_IN` as `module:RECORD`."""

@@ -18,24 +18,24 @@ class DataSettings:
     """What is read from disk, and how it is brought to one shape."""
 
     limit: int | None = None
-    """Read at most this many samples (of each part, where the data come in parts): a seeded, class-balanced draw."""
+    """Read at most this many samples (of each part, if the data come in parts): a seeded, class-balanced draw."""
     image_size: int | None = None
     """Centre-crop and resize to this many pixels per side, antialiased. 0 leaves images as they are, which is also the
     default, except for celeba, afhq and oasis (64)."""
     channels: Literal["auto", "grey", "colour"] = "auto"
-    """Channels of images; auto keeps one where all images are grey, even if they were saved as colour."""
+    """Channels of images; auto keeps one channel if all images are grey, even if they were saved in colour."""
     skip_bad: bool = False
-    """Go on without files that can't be read; the run lists them."""
+    """Skip files that can't be read; the run lists them."""
     split: str | None = None
-    """A file of split indices, such as the split.json of another run; `limit` and `test_share` then do not count."""
+    """A file of split indices, such as the split.json of another run; `limit` and `test_share` are then ignored."""
     test_share: float = 0.1
-    """Share that is left for the test part where the data have none of their own."""
+    """Share of the data that becomes the test part, if the data have none of their own."""
     group: Literal["auto", "near-duplicates", "none"] = "auto"
-    """What is never split between parts: auto is all samples of a subject, where subjects are known."""
+    """What is never split between parts; auto keeps all samples of a subject together, if subjects are known."""
     cache: bool = True
-    """Keep what was decoded in the user's cache folder, or in the one that NEUROSQL_CACHE names."""
+    """Keep decoded samples in the user's cache folder, or in the folder that NEUROSQL_CACHE names."""
     own: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the readers, by field name. A reader takes those that it has, and leaves the others alone."""
+    """Settings of the readers, by field name. Each reader takes its own and ignores the others."""
 
     def check(self) -> None:
         """Refuse what can't be used. The reader's own settings are checked when the reader is known."""
@@ -48,18 +48,18 @@ class DataSettings:
             raise InputError(f"test_share must be in [0, 1), got {self.test_share}")
 
     def of(self, kind: type[T]) -> T:
-        """The own settings of a reader: an instance of its class, with the defaults of what was not given."""
+        """A reader's own settings as an instance of its class; fields that were not given have their defaults."""
         fields: Any = dataclasses.fields(kind)  # type: ignore[arg-type]
         return kind(**{f.name: self.own[f.name] for f in fields if f.name in self.own})
 
     def flat(self) -> dict[str, Any]:
-        """All settings as one dictionary, the readers' own among them: what `from_record` takes."""
+        """All settings, including the readers' own, as one dictionary that `from_record` takes."""
         shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "own"}
         return shared | dict(self.own)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> DataSettings:
-        """Settings from what `flat` gave, by way of JSON or not."""
+        """Settings from the dictionary that `flat` returned, or from its JSON."""
         shared = {f.name for f in dataclasses.fields(cls)} - {"own"}
         own = {name: tuple(v) if isinstance(v, list) else v for name, v in record.items() if name not in shared}
         return cls(**{name: value for name, value in record.items() if name in shared}, own=own)

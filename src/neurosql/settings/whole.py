@@ -1,4 +1,4 @@
-"""All settings of a run, and how they come back from `config.json`."""
+"""All settings of a run, and how to read them back from `config.json`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Settings:
     method: str = "neurosql"
     generator: GeneratorSettings = dataclasses.field(default_factory=GeneratorSettings)
     backbone: Any = None
-    """The own settings of the generator's architecture; None takes the defaults."""
+    """The settings of the generator's architecture; None means the defaults."""
     latent: LatentSettings = dataclasses.field(default_factory=LatentSettings)
     own: Any = None
-    """The method's own settings; None takes the defaults."""
+    """The method's own settings; None means the defaults."""
     training: TrainingSettings = dataclasses.field(default_factory=TrainingSettings)
 
     def __post_init__(self) -> None:
@@ -38,13 +38,13 @@ class Settings:
             if given is None:
                 object.__setattr__(self, section, kind())
             elif not isinstance(given, kind):
-                raise InputError(f"the settings of {whose} are {kind.__name__}, got {type(given).__name__}")
+                raise InputError(f"the settings of {whose} must be {kind.__name__}, got {type(given).__name__}")
         for section in SECTIONS:
             getattr(self, section).check()
 
     @property
     def quantile(self) -> QuantileSettings:
-        """The own settings of quantile assignment."""
+        """The method's own settings, where the method is quantile assignment."""
         assert isinstance(self.own, QuantileSettings)
         return self.own
 
@@ -65,7 +65,7 @@ class Settings:
 
     @classmethod
     def from_sections(cls, method: str, sections: dict[str, dict[str, Any]]) -> Settings:
-        """Settings from what `sections` gave."""
+        """Settings from the dictionary that `sections` returned."""
         given = former.sections(sections)
         kinds = section_classes(method, given["generator"]["generator"])
         return cls(method, **{name: kind(**given[name]) for name, kind in kinds.items()})
@@ -90,7 +90,7 @@ class Settings:
         if cost == AUTO:
             cost = modality.cost
         elif cost not in modality.costs:
-            raise InputError(f"cost {cost!r} is not for {modality.plural}: use {' or '.join(modality.costs)}")
+            raise InputError(f"cost {cost!r} can't compare {modality.plural}: use {' or '.join(modality.costs)}")
         return dataclasses.replace(
             self,
             generator=dataclasses.replace(self.generator, generator=generator),
@@ -100,7 +100,7 @@ class Settings:
 
 
 def section_classes(method: str, generator: str = AUTO) -> dict[str, Any]:
-    """The class of each section, for a method and an architecture of generators."""
+    """The class of each section, for a method and a generator."""
     backbone = NoSettings if generator == AUTO else BACKBONES[generator].settings
     return {
         "generator": GeneratorSettings,
