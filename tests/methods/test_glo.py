@@ -9,7 +9,7 @@ import neurosql
 from neurosql import InputError
 from neurosql.cost import Cost
 from neurosql.generators.base import Generator
-from neurosql.methods import glo
+from neurosql.methods import glo, moving
 from neurosql.methods.base import Batch, Task
 from neurosql.settings import Settings
 from neurosql.settings.methods import GLOSettings
@@ -67,16 +67,16 @@ def test_one_step_is_the_hand_computed_one():
     weight = method.generator.head.weight.detach().clone()
     step(method, index)
     gradient = -2 / 5 * (method.x[index] - before[index] @ weight.T) @ weight
-    expected = before[index] - 0.5 * 0.02 * gradient / (gradient.abs() + glo.EPSILON)
+    expected = before[index] - 0.5 * 0.02 * gradient / (gradient.abs() + moving.EPSILON)
     assert torch.allclose(method.codes[index], expected, atol=1e-6)
-    assert torch.allclose(method.first[index], (1 - glo.BETA1) * gradient, atol=1e-6)
+    assert torch.allclose(method.moving.first[index], (1 - moving.BETA1) * gradient, atol=1e-6)
 
 
 def test_many_steps_are_those_of_torchs_adam():
     method = linear(code_rate=0.03, radius=100.0)
     index, weight = torch.arange(12), method.generator.head.weight.detach()
     z = method.codes.clone().requires_grad_()
-    optimizer = torch.optim.Adam([z], lr=0.03, betas=(glo.BETA1, glo.BETA2), eps=glo.EPSILON)
+    optimizer = torch.optim.Adam([z], lr=0.03, betas=(moving.BETA1, moving.BETA2), eps=moving.EPSILON)
     for _ in range(20):
         step(method, index)
         optimizer.zero_grad()
@@ -93,8 +93,8 @@ def test_codes_outside_the_batch_do_not_move():
         step(method, index)
     assert torch.equal(method.codes[rest], before[rest])
     assert (method.codes[index] != before[index]).all()
-    assert method.steps.tolist() == [3 if i in (0, 5) else 0 for i in range(12)]
-    assert not method.first[rest].any() and not method.second[rest].any()
+    assert method.moving.steps.tolist() == [3 if i in (0, 5) else 0 for i in range(12)]
+    assert not method.moving.first[rest].any() and not method.moving.second[rest].any()
 
 
 def test_a_code_does_not_depend_on_how_large_its_batch_is():

@@ -25,13 +25,10 @@ from neurosql.density import Mixture
 from neurosql.encode import Law
 from neurosql.generators.base import Generator
 from neurosql.methods.base import Batch, Task, Update
+from neurosql.methods.moving import CodeSteps
 from neurosql.methods.search import Searched
 from neurosql.settings import methods
 from neurosql.settings.methods import GLOSettings
-
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-
-_OWN = ("codes", "first", "second", "steps")
 
 
 def project(z: Tensor, radius: float) -> Tensor:
@@ -46,12 +43,8 @@ class GLO(Searched):
 
     codes: Tensor
     """Z, (n, d)."""
-    first: Tensor
-    """(n, d): Adam's mean of the gradients of each code."""
-    second: Tensor
-    """(n, d): Adam's mean of their squares."""
-    steps: Tensor
-    """(n,) int64: how many steps each code has taken."""
+    moving: CodeSteps
+    """How the codes move."""
     density: Mixture | None = None
     """The Gaussian of the codes, once fitted."""
 
@@ -74,8 +67,7 @@ class GLO(Searched):
                 scores -= scores.mean(0)
                 codes[rows] = (scores / scores.std(0).clamp(min=1e-9)).float()
         self.codes = project(self.settings.radius * codes, self.radius).to(self.device)
-        self.first, self.second = torch.zeros_like(self.codes), torch.zeros_like(self.codes)
-        self.steps = torch.zeros(n, dtype=torch.int64, device=self.device)
+        self.moving = CodeSteps(self.codes)
 
     def _groups(self) -> list[Tensor]:
         """The training images of each class that has any, or all of them."""
@@ -95,19 +87,10 @@ class GLO(Searched):
             update("generator", loss)
             assert z.grad is not None
             # The gradient of each image's own loss, however many images there are in the batch.
-            self._move(batch.index, z.detach(), z.grad * len(z))
+            rate = self.settings.code_rate * self.pace
+            moved = self.moving.moved(batch.index, z.detach(), z.grad * len(z), rate)
+            self.codes[batch.index] = project(moved, self.radius)
         return {"loss": loss.item()}
-
-    def _move(self, index: Tensor, z: Tensor, gradient: Tensor) -> None:
-        """One projected Adam step of these codes, at the schedule's pace."""
-        self.steps[index] += 1
-        taken = self.steps[index, None].to(z)
-        first = BETA1 * self.first[index] + (1 - BETA1) * gradient
-        second = BETA2 * self.second[index] + (1 - BETA2) * gradient.square()
-        self.first[index], self.second[index] = first, second
-        size = (second / (1 - BETA2**taken)).sqrt() + EPSILON
-        moved = z - self.settings.code_rate * self.pace * first / (1 - BETA1**taken) / size
-        self.codes[index] = project(moved, self.radius)
 
     def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
         """The share of the codes that are on the sphere."""
@@ -137,11 +120,12 @@ class GLO(Searched):
         return density.sample(n, labels, random).to(self.codes), labels
 
     def tensors(self) -> dict[str, Tensor]:
-        return {name: getattr(self, name) for name in _OWN}
+        return {"codes": self.codes} | self.moving.tensors()
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
-        for name in _OWN:
-            setattr(self, name, tensors[name].to(self.device))
+        self.codes = tensors["codes"].to(self.device)
+        self.moving = CodeSteps(self.codes)
+        self.moving.load(tensors, self.device)
 
     def kept(self) -> dict[str, Tensor]:
         kept = super().kept() | ({} if self.labels is None else {"labels": self.labels})

@@ -1,0 +1,118 @@
+r"""The sliced Wasserstein distance from fresh samples to a data set, as a loss.
+
+A direction u turns features phi of samples into numbers, and in one dimension optimal transport is a sort. With
+t_1 <= ... <= t_m the sorted numbers u . phi(y) of m samples, and q_i(u) the quantile of order (i - 1/2) / m of
+u . phi(x) over the whole data set,
+
+    D(y) = mean over phi and u of  1/m sum_i (t_i - q_i(u))^2
+
+Features are the values of a sample and two layers of a network with random weights: nothing is trained. Directions are
+drawn in the space of the first principal components of the features, each divided by its standard deviation over the
+data. Without that division nearly every direction would see brightness and overall shape alone, and detail would not
+count. A bank of directions is drawn once with its quantiles, and each call uses some of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d, conv2d, linear, relu
+
+from neurosql.assign.components import Axes
+from neurosql.modality import of_shape
+
+COMPONENTS = 64
+"""Principal components of each kind of features."""
+BANK = 1024
+"""Directions that are drawn for each kind of features."""
+USED = 128
+"""Directions that one call uses."""
+MOST = 4096
+"""Most samples of the data set that quantiles are estimated from."""
+LARGEST = 32
+"""Images larger than this are averaged over squares first: detail below is left to the loss between pairs."""
+WIDTHS = (32, 64)
+HIDDEN = 256
+TINY = 1e-6
+
+Features = Callable[[Tensor], list[Tensor]]
+
+
+class SlicedDistance:
+    """D(y) for m samples y at a time, against the data set that it was made of."""
+
+    def __init__(self, x: Tensor, batch: int, seed: int) -> None:
+        """Draw the directions for data x (n, ...) and sets of `batch` samples."""
+        random = torch.Generator().manual_seed(seed)
+        self.batch = batch
+        self.features = random_features(tuple(x.shape[1:]), random)
+        some = x[torch.linspace(0, len(x) - 1, min(len(x), MOST)).long().to(x.device)]
+        with torch.no_grad():
+            parts = [torch.cat(chunks) for chunks in zip(*(self.features(chunk) for chunk in some.split(256)))]
+            self.banks = [_bank(part, batch, random) for part in parts]
+
+    def __call__(self, y: Tensor, random: torch.Generator) -> Tensor:
+        """D(y) of samples y (batch, ...), differentiable; `random` chooses the directions."""
+        total = y.new_zeros(())
+        for values, (directions, quantiles) in zip(self.features(y), self.banks):
+            used = torch.randperm(directions.shape[1], generator=random)[:USED].to(y.device)
+            ordered = (values @ directions[:, used]).sort(0).values
+            total = total + (ordered - quantiles[:, used]).square().mean()
+        return total / len(self.banks)
+
+
+def random_features(shape: tuple[int, ...], random: torch.Generator) -> Features:
+    """The values of samples of that shape and two layers of a random network on them: (n, p) each."""
+    if of_shape(shape).axes != 2:
+        sizes = (math.prod(shape), HIDDEN, HIDDEN)
+        weights = [_normal((b, a), a, random) for a, b in zip(sizes, sizes[1:])]
+        biases = [0.5 * torch.randn(size, generator=random) for size in sizes[1:]]
+
+        def dense(x: Tensor) -> list[Tensor]:
+            found = [x.flatten(1)]
+            for weight, bias in zip(weights, biases):
+                found.append(relu(linear(found[-1], weight.to(x), bias.to(x))))
+            return found
+
+        return dense
+    channels = shape[0]
+    first = _normal((WIDTHS[0], channels, 5, 5), 25 * channels, random)
+    second = _normal((WIDTHS[1], WIDTHS[0], 3, 3), 9 * WIDTHS[0], random)
+    size = (min(shape[1], LARGEST), min(shape[2], LARGEST))
+
+    def convolved(x: Tensor) -> list[Tensor]:
+        if tuple(x.shape[2:]) != size:
+            x = adaptive_avg_pool2d(x, size)
+        one = relu(conv2d(x, first.to(x), stride=2, padding=2))
+        two = relu(conv2d(one, second.to(x), stride=2, padding=1))
+        return [x.flatten(1), one.flatten(1), two.flatten(1)]
+
+    return convolved
+
+
+def _normal(shape: tuple[int, ...], fan_in: int, random: torch.Generator) -> Tensor:
+    return torch.randn(shape, generator=random) * math.sqrt(2 / fan_in)
+
+
+def _bank(features: Tensor, batch: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Directions (p, BANK) and the quantiles (batch, BANK) of features (n, p) along them."""
+    axes = Axes.of(features, COMPONENTS)
+    scores = axes.project(features)
+    spread = scores.std(0, correction=0)
+    # Components that do not vary, as constant pixels, say nothing: they get no weight.
+    inverse = torch.where(spread > TINY * spread.max().clamp(min=TINY), 1 / spread, 0)
+    unit = torch.randn(scores.shape[1], BANK, generator=random).to(features)
+    unit = inverse[:, None] * unit / unit.norm(dim=0)
+    directions = unit if axes.basis is None else axes.basis @ unit
+    return directions, _quantiles(features @ directions, batch)
+
+
+def _quantiles(values: Tensor, count: int) -> Tensor:
+    """Quantiles (count, k) of order (i - 1/2) / count of each column of values (n, k)."""
+    ordered, n = values.sort(0).values, len(values)
+    place = ((torch.arange(count, device=values.device) + 0.5) * n / count - 0.5).clamp(0, n - 1)
+    below = place.floor().long()
+    return ordered[below].lerp(ordered[(below + 1).clamp(max=n - 1)], (place - below).to(values)[:, None])
