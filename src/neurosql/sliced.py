@@ -36,7 +36,10 @@ LARGEST = 32
 """Images larger than this are averaged over squares first: detail below is left to the loss between pairs."""
 WIDTHS = (32, 64)
 HIDDEN = 256
-TINY = 1e-6
+FEWEST = 8
+"""Fewest samples of the data set per principal component: with fewer, its direction is an accident."""
+FAINTEST = 1e-3
+"""Components fainter than this share of the strongest are not brought up any further."""
 
 Features = Callable[[Tensor], list[Tensor]]
 
@@ -99,14 +102,18 @@ def _normal(shape: tuple[int, ...], fan_in: int, random: torch.Generator) -> Ten
 
 def _bank(features: Tensor, batch: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
     """Directions (p, BANK) and the quantiles (batch, BANK) of features (n, p) along them."""
-    axes = Axes.of(features, COMPONENTS)
+    axes = Axes.of(features, min(COMPONENTS, max(1, len(features) // FEWEST)))
     scores = axes.project(features)
+    if axes.basis is None:
+        # As few values as components: they are taken as they are, and rotated to their principal axes.
+        rotation = torch.linalg.eigh(scores.T @ scores).eigenvectors
+        scores = scores @ rotation
+    else:
+        rotation = axes.basis
     spread = scores.std(0, correction=0)
-    # Components that do not vary, as constant pixels, say nothing: they get no weight.
-    inverse = torch.where(spread > TINY * spread.max().clamp(min=TINY), 1 / spread, 0)
     unit = torch.randn(scores.shape[1], BANK, generator=random).to(features)
-    unit = inverse[:, None] * unit / unit.norm(dim=0)
-    directions = unit if axes.basis is None else axes.basis @ unit
+    unit = unit / unit.norm(dim=0) / spread.clamp(min=FAINTEST * float(spread.max()) or 1.0)[:, None]
+    directions = rotation.to(unit) @ unit
     return directions, _quantiles(features @ directions, batch)
 
 

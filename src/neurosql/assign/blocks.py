@@ -8,12 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from neurosql.assign.clusters import centres, clusters
+from neurosql.density import Mixture
 from neurosql.prior import Prior
 
 
 @dataclass(eq=False)
 class Block:
-    """Images and as many lattice rows: image i may take row k only where both are of one block."""
+    """Images and as many lattice rows: image i may take row k only if both are in one block."""
 
     rows: Tensor
     """(m,) int64 on the CPU: places of the images in the training set."""
@@ -27,21 +29,74 @@ class Block:
 
 
 def lay_out(prior: Prior, n: int, labels: Tensor | None, seed: int) -> tuple[Tensor, list[Block]]:
-    """The lattice (n, d) of n images, and their blocks: one of all, or one per class.
+    """The lattice (n, d) of n images, and their blocks: one of all images, or one per class.
 
     Each class has a sublattice of its own; they are stacked in the order of the classes.
     """
     if labels is None:
         return prior.lattice(n, seed), [Block(torch.arange(n), torch.arange(n))]
+    blocks = _by_class(labels)
+    # Seeded from seed and class: one class's codes do not depend on which other classes there are.
+    pieces = [prior.lattice(len(block), _child(seed, block.label or 0)) for block in blocks]
+    return torch.cat(pieces), blocks
+
+
+@dataclass(eq=False)
+class Layout:
+    """A mixture lattice: its points, the images that each component begins with, and its law."""
+
+    lattice: Tensor
+    """(n, d) float64."""
+    blocks: list[Block]
+    """One of all images, or one per class."""
+    parts: list[Block]
+    """One per component."""
+    law: Mixture
+    """The mixture, of each class in the class-conditional case."""
+
+
+def lay_out_components(
+    prior: Prior, x: Tensor, labels: Tensor | None, classes: int | None, count: int, random: torch.Generator, seed: int
+) -> Layout:
+    """A lattice for images x (n, ...) with `count` components, of each class in the class-conditional case."""
+    dim = prior.dim
+    blocks = [Block(torch.arange(len(x)), torch.arange(len(x)))] if labels is None else _by_class(labels)
+    weights = torch.zeros(classes or 1, count, dtype=torch.float64)
+    means = torch.zeros(classes or 1, count, dim, dtype=torch.float64)
+    factors = torch.eye(dim, dtype=torch.float64).repeat(classes or 1, count, 1, 1)
+    pieces, parts = [], []
+    for block in blocks:
+        label = block.label or 0
+        images = x[block.rows.to(x.device)]
+        found = clusters(images, count, random, seed)
+        sizes = torch.bincount(found)
+        average = torch.stack([images[found.to(x.device) == c].mean(0) for c in range(len(sizes))])
+        places, spread = centres(average, sizes, dim, random, _child(seed, label))
+        begin = int(block.columns[0])
+        for c, size in enumerate(sizes.tolist()):
+            sub = prior.lattice(size, _child(seed, label, c)) / prior.scale
+            pieces.append(prior.scale * (places[c] + spread * sub))
+            columns = torch.arange(begin, begin + size)
+            parts.append(Block(block.rows[found == c], columns, block.label))
+            begin += size
+        used = slice(len(sizes))
+        weights[label, used] = sizes / len(block)
+        means[label, used] = prior.scale * places
+        factors[label, used] *= prior.scale * spread
+    return Layout(torch.cat(pieces), blocks, parts, Mixture(weights, means, factors))
+
+
+def _by_class(labels: Tensor) -> list[Block]:
+    """One block per class, in the order of the classes."""
     labels = labels.cpu()
     blocks: list[Block] = []
-    pieces = []
     filled = 0
     for label in labels.unique().tolist():
         rows = torch.nonzero(labels == label).flatten()
-        # Seeded from seed and class: one class's codes do not depend on which other classes there are.
-        child = int(np.random.SeedSequence([seed, label]).generate_state(1)[0])
-        pieces.append(prior.lattice(len(rows), child))
         blocks.append(Block(rows, torch.arange(filled, filled + len(rows)), label))
         filled += len(rows)
-    return torch.cat(pieces), blocks
+    return blocks
+
+
+def _child(seed: int, *path: int) -> int:
+    return int(np.random.SeedSequence([seed, *path]).generate_state(1)[0])

@@ -16,7 +16,10 @@ from neurosql.settings import METHODS, Sampling, Settings
 SMOKE, LAPTOP, PAPER = "smoke", "laptop", "paper"
 OF_DIGITS = 28
 """Pixels per side of an MNIST digit."""
-LATER = {"mapping": 0, "mapping_width": 128}
+LATER = {
+    **{"mapping": 0, "mapping_width": 128},
+    **{"components": 1, "exchange": 4, "code_rate": 0.0, "fresh": 0.0, "fresh_batch": 128, "fresh_every": 4},
+}
 """Settings added after the first results, with their defaults: runs that do not use them keep their hash."""
 
 

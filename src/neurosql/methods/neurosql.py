@@ -9,6 +9,14 @@ The latent codes of n images are a permutation of the n quantiles Q of the prior
 
 The decoder step is the training loop's; `training_step` takes one gradient step of it. The other three lines are
 `reassign` for all images every K epochs (Algorithm 1), or for the images of one batch after each step (Algorithm 2).
+
+Three settings go beyond the paper. The lattice may be that of a mixture (see assign/clusters.py). Codes may also move
+by gradient between two assignments. And the decoder step may add
+
+    fresh            + w D(G_theta(z)),  z from the prior,
+
+the sliced distance of fresh samples to the training images (see sliced.py): the codes are n points, samples come from
+everywhere between them.
 """
 
 from __future__ import annotations
@@ -20,16 +28,20 @@ import torch
 from torch import Tensor
 
 from neurosql.assign import Warm
-from neurosql.assign.blocks import Block, lay_out
+from neurosql.assign.blocks import Block, lay_out, lay_out_components
 from neurosql.assign.start import pca_permutation, random_permutation
 from neurosql.assign.strategies import STRATEGIES, Figures, Solution, Strategy
 from neurosql.cost import Cost
+from neurosql.density import Mixture
 from neurosql.encode import Law, decode
+from neurosql.errors import InputError
 from neurosql.generators.base import Generator
 from neurosql.methods.base import Batch, Task, Update
+from neurosql.methods.moving import CodeSteps
 from neurosql.methods.search import Searched
-from neurosql.prior import Prior
+from neurosql.prior import Normal, Prior
 from neurosql.settings import QuantileSettings, methods
+from neurosql.sliced import SlicedDistance
 
 LARGE = 8000
 FAR = 0.6
@@ -53,6 +65,10 @@ class QuantileAssignment(Searched):
     """pi, (n,): entry i is the lattice row of image i."""
     codes: Tensor
     """Z, (n, d): the code of image i."""
+    law: Mixture | None = None
+    """The law of the codes if the lattice has components."""
+    moving: CodeSteps | None = None
+    """How codes move by gradient, if they do."""
 
     def __init__(self, generator: Generator, prior: Prior, cost: Cost, settings: QuantileSettings) -> None:
         super().__init__({"generator": generator}, generator.classes)
@@ -61,7 +77,11 @@ class QuantileAssignment(Searched):
         self.cost = cost
         self.settings = settings
         self.memory = settings.memory * 2**20
+        if settings.components > 1 and not isinstance(prior, Normal):
+            raise InputError(f"components are for the normal prior, got {settings.components} and {prior.name}")
         self.progress = 0.0
+        self.steps = 0
+        self.assignments = 0
         self.snapped = False
         self.figures: list[list[float]] = []
 
@@ -72,7 +92,14 @@ class QuantileAssignment(Searched):
     def attach(self, x: Tensor, labels: Tensor | None, seed: int) -> None:
         """Take the training images (n, ...) and lay out the lattice that belongs to their number and classes."""
         super().attach(x, labels, seed)
-        lattice, self.blocks = lay_out(self.prior, len(x), self.labels, seed)
+        if self.settings.components > 1:
+            # A generator of its own: what is drawn here is drawn again when a run is resumed.
+            random = torch.Generator().manual_seed(seed)
+            laid = lay_out_components(self.prior, x, self.labels, self.classes, self.settings.components, random, seed)
+            lattice, self.blocks, self.parts, self.law = laid.lattice, laid.blocks, laid.parts, laid.law
+        else:
+            lattice, self.blocks = lay_out(self.prior, len(x), self.labels, seed)
+            self.parts = self.blocks
         self.lattice = lattice.to(x)
         self.block_of = torch.empty(len(x), dtype=torch.int64)
         for number, block in enumerate(self.blocks):
@@ -81,12 +108,14 @@ class QuantileAssignment(Searched):
             self.lattice_labels = self.labels[torch.cat([block.rows for block in self.blocks])]
         self.strategies = {name: kind(self.cost, self.settings, self.clock) for name, kind in STRATEGIES.items()}
         self.dense = self.strategies["dense"]
+        if self.settings.fresh:
+            self.sliced = SlicedDistance(x, self.settings.fresh_batch, seed)
 
     def start(self) -> None:
         """The first permutation pi^(0), and the codes Z^(0) = Q_pi."""
         n = len(self.x)
         self.permutation = torch.empty(n, dtype=torch.int64)
-        for block in self.blocks:
+        for block in self.parts:
             if self.settings.start == "pca":
                 sparse = self.settings.strategy_for(len(block)) == "candidates"
                 match = pca_permutation(self.x[block.rows], self.lattice[block.columns], self.random, sparse)
@@ -94,6 +123,7 @@ class QuantileAssignment(Searched):
                 match = random_permutation(len(block), self.random)
             self.permutation[block.rows] = block.columns[match]
         self.codes = self.lattice[self.permutation]
+        self.moving = CodeSteps(self.codes) if self.settings.code_rate else None
         self.row_duals = torch.zeros(n, dtype=torch.float64)
         self.column_duals = torch.zeros(n, dtype=torch.float64)
         self._partition()
@@ -102,13 +132,32 @@ class QuantileAssignment(Searched):
         """One gradient step of the decoder; in mini-batch mode the batch is then assigned anew (Algorithm 2)."""
         with self.clock("decoder"):
             self.generator.train()
+            codes = self.codes[batch.index]
+            if self.moving is not None and not self.snapped:
+                codes.requires_grad_()
             label = None if self.labels is None else self.labels[batch.index]
-            loss = self.cost.paired(batch.x, self.generator(self.codes[batch.index], label)).mean()
-            penalised = loss + self.settings.penalty * self.regulariser() if self.settings.penalty else loss
-            update("generator", penalised)
+            loss, fresh = self._losses(batch.x, codes, label)
+            total = loss + self.settings.penalty * self.regulariser() if self.settings.penalty else loss
+            update("generator", total if fresh is None else total + self.settings.fresh * fresh)
+            if codes.grad is not None and self.moving is not None:
+                # The gradient of each image's own loss, however many images there are in the batch.
+                rate = self.settings.code_rate * self.prior.scale * self.pace
+                moved = self.moving.moved(batch.index, codes.detach(), codes.grad * len(codes), rate)
+                self.codes[batch.index] = moved
         if self.settings.algorithm == "mini-batch" and not self.snapped:
             self._assign(self._offers(batch.index.cpu()), self.dense)
-        return {"loss": loss.item()}
+        return {"loss": loss.item()} | ({} if fresh is None else {"fresh": fresh.item()})
+
+    def _losses(self, x: Tensor, codes: Tensor, label: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The mean of l(x_i, G(z_i)) and, in every few steps, the distance of fresh samples to the training images."""
+        self.steps += 1
+        if not self.settings.fresh or self.steps % self.settings.fresh_every:
+            return self.cost.paired(x, self.generator(codes, label)).mean(), None
+        drawn, classes = self.draw_usual(self.settings.fresh_batch, None, self.random)
+        # One pass through the generator: batch normalisation sees codes and fresh draws together.
+        both = None if label is None or classes is None else torch.cat([label, classes])
+        made = self.generator(torch.cat([codes, drawn]), both)
+        return self.cost.paired(x, made[: len(x)]).mean(), self.sliced(made[len(x) :], self.random)
 
     def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
         """Every K epochs all images are assigned anew (Algorithm 1)."""
@@ -125,12 +174,23 @@ class QuantileAssignment(Searched):
 
     def reassign(self) -> None:
         """Cost matrix, assignment and momentum for all images, block by block; dense blocks together."""
-        dense = [block for block in self.blocks if self._strategy(block) is self.dense]
+        self.assignments += 1
+        exchange = self.settings.exchange and self.assignments % self.settings.exchange == 0
+        blocks = self.blocks if exchange else self._parts()
+        dense = [block for block in blocks if self._strategy(block) is self.dense]
         if dense:
             self._assign(dense, self.dense)
-        for block in self.blocks:
+        for block in blocks:
             if self._strategy(block) is not self.dense:
                 self._assign([block], self._strategy(block))
+
+    def _parts(self) -> list[Block]:
+        """One block per component, with the images that it has now; without components, one per class or of all."""
+        if self.law is None:
+            return self.blocks
+        holder = torch.empty_like(self.permutation)
+        holder[self.permutation] = torch.arange(len(holder))
+        return [Block(holder[part.columns], part.columns, part.label) for part in self.parts]
 
     def _strategy(self, block: Block) -> Strategy:
         """How a block of all images of a class, or of all images, is assigned."""
@@ -234,11 +294,14 @@ class QuantileAssignment(Searched):
         return self.lattice, self.lattice_labels
 
     def law_of(self, label: Tensor | None) -> Law:
-        """The prior, of every class."""
-        return self.prior
+        """The prior, of every class; the mixture of the class if there are components."""
+        return self.prior if self.law is None else self.law.of(label)
 
     def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """Codes drawn from the prior, with labels as in the training set, or the given one."""
+        if self.law is not None:
+            labels = self.draw_labels(n, label, random)
+            return self.law.sample(n, labels, random).to(self.lattice), labels
         return self.prior.sample(n, random).to(self.lattice), self.draw_labels(n, label, random)
 
     def code_labels(self) -> Tensor | None:
@@ -246,16 +309,22 @@ class QuantileAssignment(Searched):
 
     def kept(self) -> dict[str, Tensor]:
         kept = super().kept() | {"lattice": self.lattice, "permutation": self.permutation}
+        kept |= {} if self.law is None else self.law.tensors()
         return kept if self.lattice_labels is None else kept | {"lattice_labels": self.lattice_labels}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         super().restore(tensors)
         self.lattice, self.permutation = tensors["lattice"].to(self.device), tensors["permutation"]
+        if self.settings.components > 1:
+            self.law = Mixture.from_tensors(tensors)
         if "lattice_labels" in tensors:
             self.lattice_labels = tensors["lattice_labels"].to(self.device)
 
     def facts(self) -> dict[str, str]:
-        return super().facts() | {"lattice": f"{len(self.lattice)} quantiles of the {self.prior.name} prior"}
+        law = f"the {self.prior.name} prior"
+        if self.law is not None:
+            law = f"a mixture of {int((self.law.weights > 0).sum())} {self.prior.name} components"
+        return super().facts() | {"lattice": f"{len(self.lattice)} quantiles of {law}"}
 
     def spanned(self) -> Tensor:
         return self.lattice
@@ -283,7 +352,7 @@ class QuantileAssignment(Searched):
         Near 0 the generator is asked for what it was trained on, near 1 for what no training code is close to.
         """
         random = torch.Generator().manual_seed(0)
-        first, second = (self.prior.sample(draws, random) for _ in range(2))
+        first, second = (self.draw_usual(draws, None, random)[0].cpu().double() for _ in range(2))
         lattice = self.lattice.cpu().double()
         return float(torch.cdist(first, lattice).amin(1).mean() / torch.cdist(first, second).mean())
 
@@ -291,6 +360,9 @@ class QuantileAssignment(Searched):
         tensors = {name: getattr(self, name) for name in _KEPT}
         if self.lattice_labels is not None:
             tensors["lattice_labels"] = self.lattice_labels
+        if self.moving is not None:
+            tensors |= {f"moving.{name}": tensor for name, tensor in self.moving.tensors().items()}
+        tensors["counts"] = torch.tensor([self.steps, self.assignments])
         tensors["progress"] = torch.tensor(self.progress, dtype=torch.float64)
         tensors["snapped"] = torch.tensor(self.snapped)
         tensors["figures"] = torch.tensor(self.figures, dtype=torch.float64)
@@ -302,6 +374,12 @@ class QuantileAssignment(Searched):
         self.lattice, self.codes = tensors["lattice"].to(self.device), tensors["codes"].to(self.device)
         if "lattice_labels" in tensors:
             self.lattice_labels = tensors["lattice_labels"].to(self.device)
+        if self.settings.code_rate:
+            self.moving = CodeSteps(self.codes)
+            own = {name.removeprefix("moving."): value for name, value in tensors.items() if name.startswith("moving.")}
+            self.moving.load(own, self.device)
+        # Runs of version 0.1.0 do not count: nothing in them depends on it.
+        self.steps, self.assignments = tensors["counts"].tolist() if "counts" in tensors else (0, 0)
         self.progress = float(tensors["progress"])
         self.snapped = bool(tensors["snapped"])
         self.figures = tensors["figures"].tolist()

@@ -85,6 +85,22 @@ class QuantileSettings:
     """Raise rho linearly to 1 over the run, so that the final codes are lattice points."""
     snap: int = 0
     """Epochs of fitting after a final snap of the codes to the lattice; 0 leaves the snap out."""
+    components: int = 1
+    """Components of the lattice. Above 1, images are clustered and each cluster gets a sublattice of its own, so that
+    unlike images need no bridge between them; per class if the model is class-conditional."""
+    exchange: int = 4
+    """Components only: every how many assignments images may change their component. In all others each image stays in
+    its own, which takes much less time. 0 never lets them change."""
+    code_rate: float = 0.0
+    """Learning rate of the codes, which then also move by gradient between assignments; 0 moves them by assignment
+    alone. The final codes are lattice points if `anneal` is on."""
+    fresh: float = 0.0
+    """Weight of the sliced Wasserstein distance between fresh samples and the training data, so that the generator also
+    learns between its codes; 0 leaves it out."""
+    fresh_batch: int = 128
+    """Fresh samples that are compared with the training data at a time."""
+    fresh_every: int = 4
+    """Steps between two such comparisons."""
     penalty: float = 0.0
     """lambda: weight of the explicit penalty R(theta), the sum of squared generator weights."""
     strategy: Literal["auto", "dense", "candidates"] = "auto"
@@ -99,8 +115,9 @@ class QuantileSettings:
     def check(self) -> None:
         """Refuse what can't be used."""
         check_choices(self)
-        at_least(self, 0, "every", "snap", "penalty")
-        at_least(self, 1, "memory", "candidates")
+        at_least(self, 0, "every", "snap", "penalty", "exchange", "code_rate", "fresh")
+        at_least(self, 1, "memory", "candidates", "components", "fresh_every")
+        at_least(self, 2, "fresh_batch")
         if not 0 < self.momentum <= 1:
             raise InputError(f"momentum must be in (0, 1], got {self.momentum}: 0 would never learn")
         if self.strategy == "candidates" and self.assignment != "exact":
