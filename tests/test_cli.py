@@ -298,42 +298,28 @@ def test_a_full_disk_gets_one_sentence(small_set, tmp_path, monkeypatch, capsys)
     assert not [p for p in out.rglob("*") if p.name.startswith(".")]
 
 
-def run_program(*arguments, **options):
-    return subprocess.Popen(
-        [sys.executable, "-m", "neurosql", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
-
-
-def test_ctrl_c_saves_and_resume_goes_on_to_the_same_bits(small_set, tmp_path):
+def test_ctrl_c_saves_and_resume_goes_on_to_the_same_bits(small_set, tmp_path, capsys):
     flags = ["--generator", "mlp", "--width", "32", "--epochs", "150", "--every", "2", "--patience", "0"]
-    whole = run_program("train", small_set, "--out", str(tmp_path / "whole"), *flags)
-    assert whole.wait(120) == 0
-    whole.communicate()
-    stopped = run_program("train", small_set, "--out", str(tmp_path / "stopped"), *flags)
-    history = tmp_path / "stopped" / "history.jsonl"
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    command = [sys.executable, "-m", "neurosql", "train", small_set, "--out", str(stopped), *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    history = stopped / "history.jsonl"
     deadline = time.monotonic() + 60
     while not (history.exists() and history.read_text().count("\n") >= 3) and time.monotonic() < deadline:
         time.sleep(0.005)
-    stopped.send_signal(signal.SIGINT)
-    _, err = stopped.communicate(timeout=60)
-    assert stopped.returncode == 130
-    assert f"neurosql resume {tmp_path / 'stopped'}" in err
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"neurosql resume {stopped}" in err
     assert history.read_text().count("\n") < 150
-    sampled = run_program("sample", str(tmp_path / "stopped"), "-n", "4")
-    assert sampled.wait(60) == 0
-    sampled.communicate()
-    assert "stopped after" in subprocess.check_output(
-        [sys.executable, "-m", "neurosql", "info", str(tmp_path / "stopped")], text=True
-    )
-    resumed = run_program("resume", str(tmp_path / "stopped"))
-    assert resumed.wait(120) == 0
-    resumed.communicate()
+    assert main(["sample", str(stopped), "-n", "4"]) == 0
+    capsys.readouterr()
+    assert main(["info", str(stopped)]) == 0
+    assert "stopped after" in capsys.readouterr().out
+    assert main(["resume", str(stopped)]) == 0
+    assert main(["train", small_set, "--out", str(whole), *flags]) == 0
     for name in ("model.safetensors", "codes.safetensors"):
-        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "stopped" / name).read_bytes()
+        assert (whole / name).read_bytes() == (stopped / name).read_bytes()
 
 
 def test_help_and_import_do_not_load_torch():

@@ -4,33 +4,22 @@ import ast
 import csv
 import json
 import math
-import os
 import re
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
+import packages
 import pytest
 from safetensors import safe_open
 
 import neurosql
-from neurosql import children
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 SOURCE = Path(neurosql.__file__).parent
 FILES = dict(re.findall(r"^`([\w./]+)`\n\n```\w+\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
-RUN = """
-import shlex, sys
-from neurosql import cli
-for line in sys.argv[1:]:
-    program, *arguments = shlex.split(line)
-    assert program == "neurosql"
-    if status := cli.main(arguments):
-        sys.exit(status)
-"""
-# The finder of an editable installation would come before the path, and find the unchanged package.
+# A finder of an editable installation would come before the path, and find the package that is not changed.
 FROM_PATH = "import sys; from importlib.machinery import PathFinder; sys.meta_path.insert(0, PathFinder)\n"
 
 
@@ -47,37 +36,17 @@ def commands(heading):
     return [line for line in lines if line]
 
 
-def ran(folder, *arguments, first=None):
-    """The output of a process that imports from `first`, by default from the folder that it runs in."""
-    environment = children.environment()
-    environment["PYTHONPATH"] = os.pathsep.join([str(first or folder), environment["PYTHONPATH"]])
-    command = children.command(*arguments)
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture
 def lab(tmp_path):
-    """The package of the page as pip would install it."""
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, "utf-8")
+    """The package of the page."""
     project = tomllib.loads(FILES["pyproject.toml"])["project"]
-    about = tmp_path / f"{project['name']}-{project['version']}.dist-info"
-    about.mkdir()
-    named = f"Name: {project['name']}\nVersion: {project['version']}\n"
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\n{named}")
-    points = (
-        f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in entries.items())
-        for group, entries in project["entry-points"].items()
-    )
-    (about / "entry_points.txt").write_text("\n".join(points))
-    return tmp_path
+    return packages.install(tmp_path, project["name"], FILES, project["entry-points"], project["version"])
 
 
 def test_a_method_trains_and_samples(lab):
-    told = ran(lab, "-c", RUN, *commands("Add a method"), "neurosql train --method jittered --preset paper --help")
+    told = packages.commanded(
+        lab, *commands("Add a method"), "neurosql train --method jittered --preset paper --help", cwd=lab
+    )
     assert "method     jittered, quantile assignment with jittered codes" in told
     config = json.loads((lab / "runs/jittered/config.json").read_text())
     assert config["method"] == "jittered" and config["settings"]["own"]["jitter"] == 0.2
@@ -86,13 +55,13 @@ def test_a_method_trains_and_samples(lab):
 
 
 def test_a_backbone_trains_with_its_options_and_a_score_is_in_the_evaluation(lab):
-    ran(lab, "-c", RUN, *commands("Add a backbone"))
+    packages.commanded(lab, *commands("Add a backbone"), cwd=lab)
     run = lab / "runs/fourier"
     assert json.loads((run / "config.json").read_text())["settings"]["backbone"] == {"depth": 3, "frequency": 4.0}
     with safe_open(run / "model.safetensors", "numpy") as weights:
         assert len({name for name in weights.keys() if re.search(r"hidden\.\d+\.weight", name)}) == 3  # noqa: SIM118
     assert (run / "samples.png").exists()
-    told = ran(lab, "-c", RUN, *commands("Add a score"))
+    told = packages.commanded(lab, *commands("Add a score"), cwd=lab)
     lines = [line for line in told.splitlines() if line.strip().startswith("energy distance")]
     assert len(lines) == 2 and "random net" in lines[0] and "pixels" in lines[1]
     written = json.loads((run / "scores.json").read_text())
@@ -106,14 +75,14 @@ def test_a_reader_reads_with_its_setting(lab):
     for i in range(60):
         rows = [" ".join(str((i * row * column) % 5) for column in range(8)) for row in range(8)]
         (lab / "grids" / f"{'ab'[i % 2]}{i}.grid").write_text("\n".join(rows))
-    told = ran(lab, "-c", RUN, *commands("Add a reader"))
+    told = packages.commanded(lab, *commands("Add a reader"), cwd=lab)
     assert "60 grey images of 8 x 8" in told and "2 classes" in told
     config = json.loads((lab / "runs/grids/config.json").read_text())
     assert config["data"]["reader"] == "grid" and config["data"]["preparation"]["largest"] == 4.0
 
 
 def test_a_table_is_listed_run_and_has_its_page(lab):
-    told = ran(lab, "-c", RUN, *commands("Add a table"))
+    told = packages.commanded(lab, *commands("Add a table"), cwd=lab)
     assert re.search(r"^priors\b", told, re.MULTILINE)
     with (lab / "results/smoke/priors.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -127,7 +96,9 @@ def test_a_table_is_listed_run_and_has_its_page(lab):
 
 def test_the_tests_of_the_page_pass(lab):
     count = sum(text.count("\ndef test_") for name, text in FILES.items() if name.startswith("tests/"))
-    told = ran(lab, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(lab), "tests")
+    told = packages.ran(
+        lab, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(lab), "tests", cwd=lab
+    )
     assert count >= 7 and f"{count} passed" in told
 
 
@@ -164,7 +135,9 @@ images = from_array(numpy.random.default_rng(0).random((24, 8, 8)))
 run = neurosql.fit(images, method="jittered", generator="fourier", depth=1, epochs=2)
 assert type(run.method).__module__ == "neurosql.methods.jittered" and len(run.method.generator.hidden) == 1
 """
-    told = ran(tmp_path, "-c", FROM_PATH + listed + RUN, "neurosql bench list", first=package.parent)
+    told = packages.ran(
+        package.parent, "-c", FROM_PATH + listed + packages.COMMANDS, "neurosql bench list", cwd=tmp_path
+    )
     assert re.search(r"^priors\b", told, re.MULTILINE)
 
 

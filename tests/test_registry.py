@@ -3,9 +3,9 @@
 import subprocess
 import sys
 
+import packages
 import pytest
 
-from neurosql import children
 from neurosql.errors import InputError
 from neurosql.modality import MODALITIES, of_shape
 from neurosql.registry import imported
@@ -43,35 +43,22 @@ class Still(QuantileAssignment):
 
 @pytest.fixture
 def package(tmp_path):
-    """A package as pip would install it: a module, and its entry points."""
-    folder = tmp_path / "site"
-    (folder / "still-1.0.dist-info").mkdir(parents=True)
-    (folder / "still.py").write_text(PLUGIN)
-    points = "[neurosql.methods]\nstill = still:RECORD\nbroken = nowhere:RECORD\nvae = still:RECORD\n"
-    (folder / "still-1.0.dist-info" / "entry_points.txt").write_text(points)
-    (folder / "still-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: still\nVersion: 1.0\n")
-    return folder
-
-
-def ran(package, code, *arguments):
-    environment = children.environment()
-    environment["PYTHONPATH"] += f":{package}"
-    command = children.command("-c", code, *arguments)
-    return subprocess.run(command, env=environment, capture_output=True, text=True)
+    """A package with a method, one that can't be loaded, and one of a name that is taken."""
+    methods = {"still": "still:RECORD", "broken": "nowhere:RECORD", "vae": "still:RECORD"}
+    return packages.install(tmp_path / "site", "still", {"still.py": PLUGIN}, {"neurosql.methods": methods})
 
 
 def test_a_method_of_another_package_trains_by_its_name(package, tmp_path):
-    code = "import sys; from neurosql import cli; sys.exit(cli.main(sys.argv[1:]))"
-    options = ["--generator", "mlp", "--width", "16", "--budget", "smoke", "--limit", "40", "--echo", "0.125"]
-    done = ran(package, code, "train", "mnist-sample", "--method", "still", "--out", str(tmp_path / "run"), *options)
-    assert done.returncode == 0, done.stderr
-    assert "method     still, codes that stay where they are" in done.stdout
-    assert '"echo": 0.125' in (tmp_path / "run" / "config.json").read_text()
-    for command in (["info"], ["sample"], ["evaluate", "--samples", "30"], ["resume"]):
-        done = ran(package, code, command[0], str(tmp_path / "run"), *command[1:])
-        assert done.returncode == 0, done.stderr
-    helped = ran(package, code, "train", "--method", "still", "--preset", "paper", "--help").stdout
-    assert "--echo" in helped and "0.25" in helped and "A setting that no other method has" in helped
+    run = tmp_path / "run"
+    options = "--generator mlp --width 16 --budget smoke --limit 40 --image-size 8 --echo 0.125"
+    told = packages.commanded(package, f"neurosql train mnist-sample --method still --out {run} {options}")
+    assert "method     still, codes that stay where they are" in told
+    assert '"echo": 0.125' in (run / "config.json").read_text()
+    # A process that has not trained it finds the method by the name in the run.
+    again = (f"{command} {run}" for command in ("info", "sample", "evaluate --samples 30", "resume"))
+    helped = "train --method still --preset paper --help"
+    told = packages.commanded(package, *(f"neurosql {command}" for command in (*again, helped)))
+    assert "--echo" in told and "0.25" in told and "A setting that no other method has" in told
 
 
 def test_names_are_listed_without_importing_anything(package):
@@ -80,9 +67,7 @@ def test_names_are_listed_without_importing_anything(package):
         "assert 'still' not in sys.modules and 'torch' not in sys.modules\n"
         "assert METHODS['vae'].title == 'variational autoencoder', 'a built-in name was taken'"
     )
-    done = ran(package, code)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [*METHODS, "broken", "still"]
+    assert packages.ran(package, "-c", code).split() == [*METHODS, "broken", "still"]
 
 
 def test_a_package_that_can_not_be_loaded_is_named(package):
@@ -90,7 +75,8 @@ def test_a_package_that_can_not_be_loaded_is_named(package):
         "from neurosql import InputError\nfrom neurosql.settings import METHODS\n"
         "try: METHODS['broken']\nexcept InputError as error: print(error)"
     )
-    assert "'broken' of nowhere:RECORD can't be loaded: ModuleNotFoundError" in ran(package, code).stdout
+    told = packages.ran(package, "-c", code)
+    assert "'broken' of nowhere:RECORD can't be loaded: ModuleNotFoundError" in told
 
 
 def test_records_import_no_torch():

@@ -6,9 +6,10 @@ import sys
 from dataclasses import asdict, fields
 
 import numpy as np
+import packages
 import pytest
 
-from neurosql import InputError, children, cli, data
+from neurosql import InputError, cli, data
 from neurosql.data import decode, readers
 from neurosql.data.audio import AudioSettings
 from neurosql.data.nifti import NiftiSettings
@@ -65,14 +66,9 @@ RECORD = ReaderRecord("grid", "grids", decoder="grids:DECODER", settings="grids:
 
 @pytest.fixture
 def package(tmp_path):
-    """A package as pip would install it: a module, and its entry points."""
-    folder = tmp_path / "site"
-    (folder / "grids-1.0.dist-info").mkdir(parents=True)
-    (folder / "grids.py").write_text(PLUGIN)
-    points = "[neurosql.readers]\ngrid = grids:RECORD\nwav = grids:RECORD\nfolder = grids:RECORD\nbroken = nowhere:X\n"
-    (folder / "grids-1.0.dist-info" / "entry_points.txt").write_text(points)
-    (folder / "grids-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: grids\nVersion: 1.0\n")
-    return folder
+    """A package with a reader, two of names that are taken, and one that can't be loaded."""
+    names = {"grid": "grids:RECORD", "wav": "grids:RECORD", "folder": "grids:RECORD", "broken": "nowhere:X"}
+    return packages.install(tmp_path / "site", "grids", {"grids.py": PLUGIN}, {"neurosql.readers": names})
 
 
 @pytest.fixture
@@ -85,14 +81,6 @@ def grids(tmp_path):
         np.savetxt(folder / f"{'ab'[i % 2]}{i:03d}.grid", rows, "%.2f")
     np.save(tmp_path / "values.npy", values[[*range(0, 320, 2), *range(1, 320, 2)]].astype(np.float32))
     return folder
-
-
-def ran(package, code, *arguments):
-    environment = children.environment()
-    environment["PYTHONPATH"] += f":{package}"
-    done = subprocess.run(children.command("-c", code, *arguments), env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done
 
 
 READ = """
@@ -127,7 +115,7 @@ for options, words in (({"gain": 0}, "gain must be positive"), ({"depth": 1}, "u
 
 
 def test_a_reader_of_another_package_decodes_in_this_process_and_in_workers(package, grids):
-    ran(package, READ, str(grids), str(grids.parent / "values.npy"))
+    packages.ran(package, "-c", READ, str(grids), str(grids.parent / "values.npy"))
 
 
 def test_files_that_a_foreign_decoder_refuses_are_named(package, grids):
@@ -139,7 +127,7 @@ def test_files_that_a_foreign_decoder_refuses_are_named(package, grids):
         "    try: data.load('grid:' + sys.argv[1], skip_bad=skip)\n"
         "    except InputError as error: print(error)\n"
     )
-    refused, differing = ran(package, code, str(grids)).stdout.splitlines()
+    refused, differing = packages.ran(package, "-c", code, str(grids)).splitlines()
     assert "a999.grid can't be read as a grid: could not convert string to float: 'x'" in refused
     assert "2 sizes" in differing and differing.endswith("with --corner")
 
@@ -161,7 +149,7 @@ assert cli.main(["encode", str(run), source, "--limit", "4", "--out", str(run / 
 def test_a_run_of_another_package_s_reader_is_resumed_with_its_settings(package, grids, tmp_path):
     source, run = f"grid:{grids}", tmp_path / "run"
     options = ["--gain", "2", "--corner", "1", "2", "--axis", "up", "--generator", "mlp", "--width", "8"]
-    ran(package, TRAINED, source, str(run), "--budget", "smoke", "--limit", "60", *options)
+    packages.ran(package, "-c", TRAINED, source, str(run), "--budget", "smoke", "--limit", "60", *options)
     kept = json.loads((run / "config.json").read_text())["data"]
     assert kept["reader"] == "grid" and kept["path"] == source and kept["shape"] == [1, 5, 3]
     assert {k: kept["settings"][k] for k in ("gain", "corner", "axis")} == {"gain": 2, "corner": [1, 2], "axis": "up"}
@@ -170,9 +158,9 @@ def test_a_run_of_another_package_s_reader_is_resumed_with_its_settings(package,
 
 
 def test_a_reader_of_another_package_has_flags_where_it_is_named(package, grids):
-    code = "import sys; from neurosql import cli; sys.exit(cli.main(sys.argv[1:]))"
-    assert "Grids: factor on every number" in ran(package, code, "data", "check", f"grid:{grids}", "--help").stdout
-    shown = ran(package, code, "data", "check", str(grids), "--help").stdout
+    shown = packages.commanded(package, f"neurosql data check grid:{grids} --help")
+    assert "Grids: factor on every number" in shown
+    shown = packages.commanded(package, f"neurosql data check {grids} --help")
     assert "--gain" not in shown and "--axis" in shown and "--audio-rate" in shown
 
 
@@ -186,7 +174,7 @@ def test_nothing_foreign_is_imported_unless_it_is_named(package, grids):
         "assert 'grids' not in sys.modules\n"
         "try: data.load('broken:' + sys.argv[1])\nexcept InputError as error: print(error)"
     )
-    lines = ran(package, code, str(grids)).stdout.splitlines()
+    lines = packages.ran(package, "-c", code, str(grids)).splitlines()
     assert "no images in" in lines[0] and "'broken' of nowhere:X can't be loaded: ModuleNotFoundError" in lines[1]
 
 

@@ -10,10 +10,11 @@ from neurosql import InputError, data, fit
 from neurosql.cli import main
 from neurosql.data import from_array
 from neurosql.evaluate import Options, evaluate
+from neurosql.metrics.column import Column
 from neurosql.metrics.pairs import random_pairs
 from neurosql.similarity import ssim
 
-QUICK = dict(generator="mlp", width=32, epochs=3, every=1, batch_size=50)
+QUICK = dict(generator="mlp", width=32, epochs=3, every=1, batch_size=50, validation_share=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +26,25 @@ def sets():
     return from_array(x[:300], bunch.target[:300]), from_array(x[300:700], bunch.target[300:700])
 
 
-def test_every_family_has_its_modes_and_floors(sets):
+@pytest.fixture(scope="module")
+def plain(sets):
+    """A small model of the training images."""
+    return fit(sets[0], **QUICK)
+
+
+@pytest.fixture(scope="module")
+def downstream(sets):
+    """Evaluations with the downstream test, by whether the model knows the classes."""
+    options = Options(samples=100, downstream=True, synthetic=400, classifier_steps=150)
+    runs = {
+        conditional: fit(sets[0], conditional=conditional, **QUICK | {"epochs": 12}) for conditional in (True, False)
+    }
+    return {conditional: evaluate(run, *sets, options) for conditional, run in runs.items()}
+
+
+def test_every_family_has_its_modes_and_floors(plain, sets):
     train, heldout = sets
-    run = fit(train, budget="smoke", **QUICK | {"validation_share": 0.0})
-    found = evaluate(run, train, heldout, Options(samples=300, image_pairs=20))
+    found = evaluate(plain, train, heldout, Options(samples=300, image_pairs=20))
     modes = {score.mode for score in found.scores}
     assert modes == {"sampled", "paired-train", "paired-heldout", "codes"}
     for score in found.scores:
@@ -41,29 +57,32 @@ def test_every_family_has_its_modes_and_floors(sets):
     assert found.memorisation.verdict == "no sign"
     assert found.find("ssim", "sampled").value < found.find("ssim", "paired-train").value
     assert any("lpips" in sentence for sentence in found.left_out) or found.find("lpips", "sampled").value > 0
-    again = evaluate(run, train, heldout, Options(samples=300, image_pairs=20))
+    again = evaluate(plain, train, heldout, Options(samples=300, image_pairs=20))
     assert [score.value for score in again.scores] == [score.value for score in found.scores]
 
 
-def test_downstream_classifier_by_class_and_by_nearest_code(sets, monkeypatch):
-    monkeypatch.setattr("neurosql.metrics.evaluation.SYNTHETIC", 400)
-    monkeypatch.setattr("neurosql.metrics.evaluation.CLASSIFIER_STEPS", 150)
-    train, heldout = sets
+def test_downstream_classifier_by_class_and_by_nearest_code(downstream):
     for conditional, how in ((True, "class-conditional"), (False, "nearest training code")):
-        run = fit(train, conditional=conditional, **QUICK | {"epochs": 12, "validation_share": 0.0})
-        found = evaluate(run, train, heldout, Options(samples=100, downstream=True))
-        accuracy = found.find("downstream accuracy")
+        accuracy = downstream[conditional].find("downstream accuracy")
         assert how in accuracy.note and accuracy.floor > 0.8
         assert 0.15 < accuracy.value <= 1
 
 
-def test_without_held_out_images_the_rest_is_still_scored(sets):
-    run = fit(sets[0], **QUICK | {"validation_share": 0.0})
-    found = evaluate(run, sets[0], None, Options(samples=50))
+def test_every_score_has_the_direction_that_it_declares(downstream):
+    found = downstream[True].scores
+    assert found and {s.key for s in found if s.direction != s.column.record.direction} == set()
+    for score in found:
+        score.column.check()
+    with pytest.raises(InputError, match="score must be one of"):
+        assert Column("beauty").record is None
+
+
+def test_without_held_out_images_the_rest_is_still_scored(plain, sets):
+    found = evaluate(plain, sets[0], None, Options(samples=50))
     assert any("held out" in sentence or "not trained on" in sentence for sentence in found.left_out)
     assert {score.mode for score in found.scores} == {"sampled", "paired-train", "codes"}
     with pytest.raises(InputError, match="at least 10"):
-        evaluate(run, sets[0], None, Options(samples=2))
+        evaluate(plain, sets[0], None, Options(samples=2))
 
 
 def test_vectors_are_evaluated_too():
@@ -73,7 +92,7 @@ def test_vectors_are_evaluated_too():
         from_array(x[:120]),
         from_array(x[120:], mean=from_array(x[:120]).mean, std=from_array(x[:120]).std),
     )
-    run = fit(train, **QUICK | {"validation_share": 0.0})
+    run = fit(train, **QUICK)
     found = evaluate(run, train, heldout, Options(samples=80))
     assert {score.mode for score in found.scores} == {"sampled", "paired-train", "codes"}
 
@@ -85,19 +104,9 @@ def test_the_command_writes_scores_and_pictures(tmp_path, capsys):
     path = tmp_path / "digits.npz"
     np.savez(path, images=(bunch.images * 15.9).astype(np.uint8)[:260], labels=bunch.target[:260])
     out = tmp_path / "run"
-    arguments = [
-        "--epochs",
-        "2",
-        "--width",
-        "32",
-        "--generator",
-        "mlp",
-        "--validation-share",
-        "0.2",
-        "--test-share",
-        "0.2",
-    ]
-    assert main(["train", str(path), "--out", str(out), *arguments]) == 0
+    parts = ["--validation-share", "0.2", "--test-share", "0.2"]
+    options = ["--epochs", "2", "--width", "32", "--generator", "mlp", *parts]
+    assert main(["train", str(path), "--out", str(out), *options]) == 0
     assert main(["evaluate", str(out), "--samples", "60", "--image-pairs", "10"]) == 0
     page = (out / "report.html").read_text("utf-8")
     assert "two-sample accuracy" in page and "memorisation" in page and "real images against real" in page

@@ -44,7 +44,7 @@ class Scale:
 
 
 SCALES = {
-    SMOKE: Scale(images=40, pixels=12, seeds=2, samples=24, synthetic=60, classifier_steps=5),
+    SMOKE: Scale(images=40, pixels=8, seeds=2, samples=24, synthetic=60, classifier_steps=5),
     LAPTOP: Scale(images=2000, pixels=32, seeds=5, samples=2048, epochs=40),
     PAPER: Scale(images=2000, pixels=None, seeds=5, samples=2048, size="paper"),
 }
@@ -150,8 +150,8 @@ class Experiment:
         own = {**chosen, **self.settings, **arm.own}
         if budget == SMOKE:
             # What is varied stays varied.
-            images, pixels = images and max(images // 100, 12), pixels and pixels // 4
-            own = {"width": 16} | own | {"batch_size": batch // 8 if batch else 16}
+            images, pixels = images and 10 + images // 400, pixels and pixels // 8
+            own = {"width": 8} | own | {"batch_size": batch // 8 if batch else 16}
         return Job(
             experiment=self.name,
             budget=budget,

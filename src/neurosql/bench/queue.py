@@ -17,7 +17,7 @@ from tqdm import tqdm
 from neurosql import children, files
 from neurosql.bench import rows, sources
 from neurosql.bench.declare import Experiment, Job
-from neurosql.bench.jobs import JOBS, LEFT, LOG, REASON, RESULT
+from neurosql.bench.jobs import JOB, JOBS, LEFT, LOG, REASON, RESULT
 from neurosql.errors import InputError
 
 GIGABYTES_EACH = 1.5
@@ -150,13 +150,11 @@ def _may_start(job: Job, running: dict[subprocess.Popen[bytes], Job], slots: int
 
 
 def _start(plan: Plan, job: Job) -> subprocess.Popen[bytes]:
-    from neurosql.bench import work
-
     folder = plan.folder(job)
     folder.mkdir(parents=True, exist_ok=True)
     source = sources.path_of(job, plan.root)
     assert source is not None
-    work.order(job, source, folder)
+    files.replace(folder / JOB, json.dumps({"job": job.record(), "source": source}, indent=1).encode())
     (folder / REASON).unlink(missing_ok=True)
     environment = children.environment(**{} if job.alone else {"OMP_NUM_THREADS": "1"})
     with (folder / LOG).open("ab") as log:

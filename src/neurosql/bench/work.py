@@ -169,11 +169,6 @@ def locked(folder: Path) -> IO[str]:
     return lock
 
 
-def order(job: Job, source: str, folder: Path) -> None:
-    """Write what `main` needs to `folder`."""
-    files.replace(folder / JOB, json.dumps({"job": job.record(), "source": source}, indent=1).encode())
-
-
 if __name__ == "__main__":
     if "OMP_NUM_THREADS" in os.environ:
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))

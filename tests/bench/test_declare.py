@@ -1,0 +1,60 @@
+"""Declarations: which runs an experiment has, and what tells them apart."""
+
+import json
+
+import pytest
+
+from neurosql import presets
+from neurosql.bench import rows
+from neurosql.bench.declare import SCALES, Job
+from neurosql.bench.experiments import EXPERIMENTS
+from neurosql.bench.experiments.choices import DIFFER, TO_OURS, TO_PAPER
+
+
+@pytest.mark.parametrize("budget", SCALES)
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_lines_of_a_table_are_told_apart(name, budget):
+    jobs = list(EXPERIMENTS[name].jobs(budget, 1))
+    lines = [tuple(v for k, v in rows.identity(job).items() if k not in ("seed", "config", "preset")) for job in jobs]
+    assert len(set(lines)) == len(lines) == len({job.key for job in jobs})
+    for job in jobs[:3]:
+        again = Job.from_record(json.loads(json.dumps(job.record())))
+        assert again == job and again.config == job.config
+
+
+def test_methods_on_one_seed_share_images_budget_and_generator():
+    for name in ("mnist", "celeba"):
+        jobs = list(EXPERIMENTS[name].jobs("laptop", 1))
+        for what in ("epochs", "batch_size", "validation_share", "clip"):
+            assert len({getattr(job.settings.training, what) for job in jobs}) == 1
+        assert len({(job.images, job.pixels, job.settings.generator.size) for job in jobs}) == 1
+
+
+def test_the_published_benches_are_as_large_as_they_should_be():
+    jobs = list(EXPERIMENTS["mnist"].jobs("laptop"))
+    assert {job.seed for job in jobs} == set(range(5)) and {job.images for job in jobs} == {2000}
+    assert all(job.settings.training.epochs >= 40 for job in jobs)
+    for arm in ("NeuroSQL", "NeuroSQL, paper", "VAE", "GAN"):
+        assert {job.latent_dim for job in jobs if job.arm == arm} == {2, 3, 8, 16}
+    for name in ("celeba", "afhq", "oasis"):
+        jobs = list(EXPERIMENTS[name].jobs("laptop"))
+        assert {job.seed for job in jobs} == set(range(3)) and min(job.pixels for job in jobs) >= 32
+        assert {job.latent_dim for job in jobs if job.arm == "VAE"} == {2, 8, 32}
+
+
+def test_the_choices_are_all_that_ours_and_the_papers_settings_differ_in():
+    ours, papers = (presets.settings("neurosql", preset, "laptop").flat() for preset in ("recommended", "paper"))
+    differ = {name: (ours[name], papers[name]) for name in ours if ours[name] != papers[name]}
+    assert {name: (own[1], other[1]) for name, (own, other) in DIFFER.items()} == differ
+    # Each contender is one step away from one end; the ends are those of the other tables.
+    jobs = {job.arm: job for job in EXPERIMENTS["choices"].jobs("laptop", 1)}
+    for start, steps in (("NeuroSQL, paper", TO_OURS), ("NeuroSQL", TO_PAPER)):
+        end = jobs[start].settings.flat()
+        for arm in steps:
+            step = jobs[arm.name].settings.flat()
+            assert [name for name in end if end[name] != step[name]] == list(arm.own)
+    longer = jobs["paper, but three times the epochs"].settings.training.epochs
+    assert longer == 3 * jobs["NeuroSQL, paper"].settings.training.epochs
+    assert {jobs[arm].key for arm in ("NeuroSQL, paper", "NeuroSQL")} <= {
+        job.key for job in EXPERIMENTS["mnist"].jobs("laptop", 1)
+    }

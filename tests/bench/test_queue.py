@@ -1,0 +1,146 @@
+"""The queue: what is left to run, in which order, and what comes of runs that are killed or fail."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import packages
+import pytest
+from toy_results import AGAIN, SSIM
+
+from neurosql import cli
+from neurosql.bench import jobs as jobs_folder
+from neurosql.bench import merge as merge_benches
+from neurosql.bench import queue, rows, sources
+from neurosql.bench import run as run_bench
+from neurosql.bench.declare import Arm, Experiment, Grid
+from neurosql.bench.experiments import EXPERIMENTS
+from neurosql.errors import InputError
+from neurosql.report import bench as page
+
+
+def test_shards_cover_every_run_once(tmp_path):
+    chosen = [EXPERIMENTS["start"], EXPERIMENTS["assignment"]]
+    parts = [queue.plan(chosen, "laptop", tmp_path, shard=(i, 3)).left for i in (1, 2, 3)]
+    keys = [job.key for part in parts for job in part]
+    every = {job.key for experiment in chosen for job in experiment.jobs("laptop")}
+    assert len(keys) == len(set(keys)) and set(keys) == every
+    for text in ("0/3", "4/3", "1", "a/b"):
+        with pytest.raises(InputError, match="shard"):
+            queue.shard_of(text)
+
+
+def test_runs_that_measure_time_come_last(tmp_path):
+    left = queue.plan([EXPERIMENTS["runtime"], EXPERIMENTS["start"]], "laptop", tmp_path).left
+    alone = [job.alone for job in left]
+    assert alone == sorted(alone) and any(alone) and not all(alone)
+
+
+def without_times(row):
+    return {k: v for k, v in row.items() if k not in rows.MEASURED}
+
+
+def test_a_bench_that_is_killed_again_and_again_ends_with_the_same_table(results_of, tmp_path):
+    out = tmp_path / "killed"
+    options = ["--budget", "smoke", "--seeds", "1", "--jobs", "2", "--out", str(out)]
+
+    def bench():
+        command = [sys.executable, "-m", "neurosql", "bench", "run", "cost", *options]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def count(name):
+        return len(list((out / jobs_folder.JOBS).glob(f"*/{name}")))
+
+    # Killed as soon as a run is under way, as soon as one trains, and as soon as one is done.
+    for name in (jobs_folder.JOB, f"{jobs_folder.RUN}/history.jsonl", jobs_folder.RESULT):
+        before, process, deadline = count(name), bench(), time.monotonic() + 300
+        while count(name) == before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.kill()
+        assert process.wait(timeout=60) == -signal.SIGKILL and count(name) > before
+    assert bench().wait(timeout=300) == 0
+    found = rows.read(out / "cost.csv").values()
+    assert [without_times(row) for row in found] == [without_times(row) for row in results_of(EXPERIMENTS["cost"])]
+    assert len(found) == 4 and {row["status"] for row in found} == {"done"}
+    kept = [path.name for path in (out / jobs_folder.JOBS).glob("*/*.npz")]
+    assert kept.count(jobs_folder.SAMPLES) == 4 and kept.count(jobs_folder.PLANE) == 2
+
+
+def test_a_run_that_fails_is_kept_with_its_reason_and_does_not_stop_the_others(tmp_path, capsys):
+    (tmp_path / "data" / "celeba").mkdir(parents=True)
+    (tmp_path / "data" / "celeba" / "000001.jpg").write_text("<html>sign in</html>")
+    grid = Grid((Arm("NeuroSQL"),), data=("celeba", "mnist"))
+    experiment = Experiment("two-sets", "Two sets", "?", (grid,), (SSIM,))
+    plan = queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data"))
+    queue.run(plan, 1, progress=False)
+    found = {row["data"]: row for row in rows.read(tmp_path / "out" / "two-sets.csv").values()}
+    assert found["mnist"]["status"] == "done" and found["celeba"]["status"] == "failed"
+    assert "000001.jpg" in found["celeba"]["reason"]
+    # It isn't run again unless asked.
+    assert not queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data")).left
+    again = queue.plan([experiment], "smoke", tmp_path / "out", 1, root=str(tmp_path / "data"), retry=True)
+    assert [job.data for job in again.left] == ["celeba"]
+    assert "failed" in page.write(experiment, tmp_path / "out" / "two-sets.csv")[0].read_text("utf-8")
+
+
+def test_scores_can_be_made_anew_without_training(results_of, jobs, tmp_path):
+    experiment = Experiment("one-run", "One run", "?", (Grid((Arm("NeuroSQL"),)),), (SSIM,))
+    out = tmp_path / "out"
+    (done,) = results_of(experiment)
+    (job,) = experiment.jobs("smoke", 1)
+    shutil.copytree(jobs / job.folder, out / jobs_folder.JOBS / job.folder)
+    rows.write(out / "one-run.csv", [done])
+    first = rows.read(out / "one-run.csv")
+    models = {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
+    assert len(models) == 1 and not queue.plan([experiment], "smoke", out, 1).left
+    plan = queue.plan([experiment], "smoke", out, 1, rescore=True)
+    assert len(plan.left) == 1 and not list(out.rglob(jobs_folder.RESULT))
+    queue.run(plan, 1, progress=False)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")} == models
+    assert len(list(out.rglob(jobs_folder.RESULT))) == 1
+    again = rows.read(out / "one-run.csv")
+    assert again.keys() == first.keys()
+    for key, row in again.items():
+        assert row | {"scoring seconds": 0} == first[key] | {"scoring seconds": 0}
+
+
+def test_an_experiment_of_ones_own_runs_merges_and_gets_its_page(tmp_path):
+    arms = (Arm("narrow", own={"width": 16}), Arm("wide", own={"width": 24}))
+    experiment = Experiment("own-widths", "Widths", "Does width matter?", (Grid(arms, dims=(2,)),), (SSIM, AGAIN))
+    path = run_bench(experiment, "smoke", tmp_path / "one", seeds=1, at_once=1, progress=False)
+    assert path == tmp_path / "one" / "own-widths.csv"
+    # Another declaration has a run in common: it isn't made again, and is called by the other's name.
+    other = replace(experiment, name="other", grids=(Grid((replace(arms[0], name="slim"),), dims=(2,)),))
+    assert not queue.plan([other], "smoke", tmp_path / "one", 1).left
+    counts = merge_benches([tmp_path / "one"], tmp_path / "all", "smoke", [experiment])
+    assert counts == {"own-widths": 2}
+    found = rows.read(tmp_path / "all" / "own-widths.csv")
+    assert [row["arm"] for row in found.values()] == ["narrow", "wide"] and all(r["scores"] for r in found.values())
+    text = page.write(experiment, tmp_path / "all" / "own-widths.csv")[0].read_text("utf-8")
+    assert "Does width matter?" in text and "slim" not in text
+    assert page.write_all(tmp_path / "all", [experiment])[0].name == "index.html"
+
+
+def test_experiments_of_other_packages_are_listed_and_files_are_not_run(tmp_path, capsys):
+    declaration = (
+        "from neurosql.bench.declare import Arm, Experiment, Grid\n"
+        "TABLE = Experiment('offered', 'Offered', 'Is it found?', (Grid((Arm('a'),)),), ())\n"
+    )
+    points = {"neurosql.experiments": {"offered": "offered:TABLE"}}
+    packages.install(tmp_path, "offered", {"offered.py": declaration}, points)
+    listed = packages.commanded(tmp_path, "neurosql bench list")
+    assert listed.splitlines()[-1].split()[0] == "offered" and "Is it found?" in listed
+    assert cli.main(["bench", "run", str(tmp_path / "offered.py")]) == 2
+    assert "neurosql.bench.run" in capsys.readouterr().err and "offered" not in sys.modules
+
+
+def test_data_that_are_not_at_hand_are_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv(sources.VARIABLE, raising=False)
+    assert cli.main(["bench", "run", "celeba", "--budget", "smoke", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert "celeba was not found" in said.out and "nothing to run" in said.err
+    assert cli.main(["bench", "run", "celebrities"]) == 2
+    assert "no experiment 'celebrities'" in capsys.readouterr().err
