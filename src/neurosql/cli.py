@@ -426,7 +426,10 @@ def _present(arguments: list[str]) -> list[str]:
             continue
         value = value if equals else next(rest, "")
         new, now = (old[name], value) if arguments[0] == "evaluate" else former.renamed(name, value)
-        print(f"note       {flag} is called --{new.replace('_', '-')}: the old name will be removed", file=sys.stderr)
+        print(
+            f"note       {flag} has been renamed to --{new.replace('_', '-')}: the old name will be removed",
+            file=sys.stderr,
+        )
         found += [f"--{new.replace('_', '-')}", now]
     return found
 

@@ -70,6 +70,8 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         generator: str = G.generator,
         size: str = G.size,
         width: int | None = G.width,
+        mapping: int = G.mapping,
+        mapping_width: int = G.mapping_width,
         taper: bool = R.taper,
         resnet18: str | None = R.resnet18,
         conditional: bool = G.conditional,
@@ -85,6 +87,12 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         momentum: float = Q.momentum,
         anneal: bool = Q.anneal,
         snap: int = Q.snap,
+        components: int = Q.components,
+        exchange: int = Q.exchange,
+        code_rate: float = Q.code_rate,
+        fresh: float = Q.fresh,
+        fresh_batch: int = Q.fresh_batch,
+        fresh_every: int = Q.fresh_every,
         penalty: float = Q.penalty,
         strategy: str = Q.strategy,
         candidates: int = Q.candidates,
@@ -116,6 +124,8 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.generator = generator
         self.size = size
         self.width = width
+        self.mapping = mapping
+        self.mapping_width = mapping_width
         self.taper = taper
         self.resnet18 = resnet18
         self.conditional = conditional
@@ -131,6 +141,12 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.momentum = momentum
         self.anneal = anneal
         self.snap = snap
+        self.components = components
+        self.exchange = exchange
+        self.code_rate = code_rate
+        self.fresh = fresh
+        self.fresh_batch = fresh_batch
+        self.fresh_every = fresh_every
         self.penalty = penalty
         self.strategy = strategy
         self.candidates = candidates
