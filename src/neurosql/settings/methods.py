@@ -30,6 +30,8 @@ class MethodRecord:
     """The preset `recommended`, as practitioners use it: settings by field name, the method's own or shared ones."""
     paper: Mapping[str, Any] = field(default_factory=dict)
     """The preset `paper`, without the optimiser, which is the same for all methods in the paper."""
+    purposes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Presets for one purpose each, by name, as changes to `recommended`."""
     latent: bool = True
     """Whether it has a latent dimension."""
     codes: bool = True
@@ -54,9 +56,10 @@ class MethodRecord:
 
     def preset(self, name: str) -> Mapping[str, Any]:
         """The settings of a preset, by field name."""
-        presets = {RECOMMENDED: self.recommended, PAPER: self.paper}
+        own = {name: {**self.recommended, **changes} for name, changes in self.purposes.items()}
+        presets = {RECOMMENDED: self.recommended, PAPER: self.paper, **own}
         if name not in presets:
-            raise InputError(f"preset must be one of {', '.join(presets)}, got {name!r}")
+            raise InputError(f"the presets of {self.name} are {', '.join(presets)}, got {name!r}")
         return presets[name]
 
 

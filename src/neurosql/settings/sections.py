@@ -21,9 +21,9 @@ class GeneratorSettings:
     """Architecture: mlp, convnet, resnet, unet or transformer; auto is convnet for images and mlp for everything else.
     `--generator NAME --help` also shows the settings of that architecture."""
     size: Literal["laptop", "paper"] = "laptop"
-    """Widths of all layers together: laptop (ConvNet about 0.2M parameters at 28 x 28) or paper (2.8M)."""
+    """Width of all layers: laptop (a ConvNet of about 0.2M parameters at 28 x 28 pixels) or paper (2.8M)."""
     width: int | None = None
-    """First (widest) layer width, in place of the one that `size` sets."""
+    """Width of the first (widest) layer, instead of the one that `size` sets."""
     mapping: int = 0
     """Hidden layers of a mapping network between the code and the generator; 0 is none. It lets the generator follow
     codes that do not lie as the images do."""
@@ -32,7 +32,7 @@ class GeneratorSettings:
     latent_dim: int = 2
     """Dimension d of the latent space."""
     conditional: bool = False
-    """Class-conditional: each class gets a sublattice of its own and the generator a class embedding."""
+    """Make the model class-conditional: each class gets its own sublattice, and the generator is told the class."""
 
     def check(self) -> None:
         """Refuse what can't be used."""
@@ -45,15 +45,15 @@ class GeneratorSettings:
 
 @dataclass(frozen=True)
 class LatentSettings:
-    """The law of the codes and the loss between samples: the same for every method that has them."""
+    """The law of the codes and the loss between samples, which every method that has them shares."""
 
     prior: Literal["normal", "cube", "ball", "spherical", "custom"] = "normal"
-    """Law of the codes: standard normal, uniform on the cube, on the ball, or with uniform radius on the ball
-    (custom is one given in Python)."""
+    """Law of the codes: standard normal, uniform on the cube or on the ball, or uniform in direction and radius
+    (spherical). custom is a prior that was given in Python."""
     lattice: Literal["sobol", "centre-outward", "centre-outward-lebesgue", "grid", "iid"] | None = None
-    """How the prior's n quantiles are placed; by default scrambled Sobol points through the quantile map."""
+    """How the n quantiles of the prior are placed; by default, from scrambled Sobol points."""
     scale: float = 1.0
-    """Factor on the prior (lattice, sampler and density alike)."""
+    """Factor by which the prior is scaled: its lattice, its sampler and its density."""
     cost: CostName = "auto"
     """Loss l between a sample and its reconstruction, and of the assignment; auto is ssim+l1, and l2 for vectors."""
 
@@ -66,14 +66,14 @@ class LatentSettings:
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """The budget and the optimiser: the same for every method."""
+    """The budget and the optimiser, which every method shares."""
 
     epochs: int = 60
     """Passes over the training images."""
     steps: int | None = None
-    """Most steps, whatever `epochs` says."""
+    """Stop after this many steps, even if `epochs` allows more."""
     seconds: float | None = None
-    """Most seconds of training, whatever `epochs` says; the schedule then follows the clock if that is ahead."""
+    """Stop after this many seconds of training, even if `epochs` allows more. The schedule then follows the clock."""
     batch_size: int = 64
     """Images per step."""
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
@@ -93,17 +93,17 @@ class TrainingSettings:
     clip: float = 1.0
     """Largest gradient norm; 0 does not clip."""
     ema: float = 0.0
-    """Decay of an exponential moving average of the weights, used for validation and the final model; 0 is off."""
+    """Decay of a moving average of the weights, which validation and the final model use; 0 is off."""
     validation_share: float = 0.1
-    """Share of the images that is held out for validation where the data have no such part of their own."""
+    """Share of the images held out for validation, if the data have no validation part of their own."""
     patience: int = 30
-    """Epochs without an improvement of the held-out loss after which training stops, with the best model; 0 is off."""
+    """Stop after this many epochs without a better held-out loss, and keep the best model; 0 is off."""
     validate_every: int = 5
-    """Epochs between two looks at the held-out loss."""
+    """Epochs between two computations of the held-out loss."""
     validate_on: int = 256
-    """Most held-out images that a look uses."""
+    """Largest number of held-out images that each computation uses."""
     checkpoint_every: int = 10
-    """Epochs between two checkpoints (one is also written when a run is stopped)."""
+    """Epochs between two checkpoints; another one is written when a run is stopped."""
     seed: int = 0
     """Seed of the lattice, the initial weights, the split and the order of the images."""
     device: str = "cpu"
