@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 import neurosql
 from neurosql import InputError
@@ -52,6 +53,76 @@ def test_a_sampler_that_a_method_has_not_is_refused(fitted):
     assert METHODS["ddpm"].sampling(Sampling())[1] == Sampling("ddim", steps=100)
 
 
+def codes_of(run, n=400, seed=0, label=None, **how):
+    """Codes that a sampler draws, and their labels."""
+    drawn, labels = run.method.draw_codes(n, label, torch.Generator().manual_seed(seed), Sampling(**how))
+    return drawn.double(), labels
+
+
+def distance_to_codes(run, z):
+    return float(torch.cdist(z, run.method.codes.double()).amin(1).mean())
+
+
+CODED = [name for name in METHODS if METHODS[name].codes]
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_near_goes_from_the_nearest_code_to_the_usual_draw(name, fitted):
+    run = fitted[name]
+    usual, half, none, all_of_it = (
+        codes_of(run, **how)[0]
+        for how in ({}, *({"sampler": "near", "fraction": fraction} for fraction in (0.5, 0.0, 1.0)))
+    )
+    torch.testing.assert_close(all_of_it, usual, atol=1e-5, rtol=0)
+    assert distance_to_codes(run, none) < 1e-5
+    torch.testing.assert_close(half, (usual + none) / 2, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_truncation_keeps_usual_draws_near_the_codes(name, fitted):
+    run = fitted[name]
+    usual, kept = codes_of(run)[0], codes_of(run, sampler="truncated", fraction=0.5)[0]
+    assert len(kept) == 400 and distance_to_codes(run, kept) < distance_to_codes(run, usual)
+    torch.testing.assert_close(
+        codes_of(run, sampler="truncated", fraction=1.0)[0].sort(0).values, usual.sort(0).values, atol=1e-6, rtol=0
+    )
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_between_is_on_segments_between_neighbouring_codes(name, fitted):
+    run, codes = fitted[name], fitted[name].method.codes.double()
+    drawn = codes_of(run, n=40, sampler="between")[0]
+    near = codes[torch.cdist(codes, codes).topk(5, largest=False).indices]
+    begin, way = codes[:, None], near - codes[:, None]
+    for z in drawn:
+        along = ((z - begin) * way).sum(-1) / way.square().sum(-1).clamp(min=1e-12)
+        off = (begin + along.clamp(0, 1)[..., None] * way - z).norm(dim=-1)
+        assert off.min() < 1e-5
+
+
+@pytest.mark.parametrize("sampler", ["near", "truncated", "between"])
+def test_samplers_keep_to_the_codes_of_their_class(digits, sampler):
+    data = from_array(digits[0][:100], digits[1][:100])
+    run = neurosql.fit(data, conditional=True, **QUICK)
+    method = run.method
+    how = {"sampler": sampler} | ({"fraction": 0.0} if sampler == "near" else {})
+    drawn, labels = codes_of(run, label=3, **how)
+    assert (labels == 3).all()
+    own = method.codes[method.labels == 3].double()
+    if sampler == "near":
+        assert torch.cdist(drawn, own).amin(1).max() < 1e-5
+    elif sampler == "between":
+        low, high = own.amin(0), own.amax(0)
+        assert ((drawn >= low - 1e-6) & (drawn <= high + 1e-6)).all()
+
+
+def test_a_fraction_outside_its_range_is_refused(fitted):
+    with pytest.raises(InputError, match=r"fraction must be in \[0, 1\], got 1.5"):
+        fitted["neurosql"].sample(3, sampler="near", fraction=1.5)
+    with pytest.raises(InputError, match="prior of neurosql has no fraction"):
+        fitted["neurosql"].sample(3, fraction=0.5)
+
+
 def test_a_mixture_follows_the_codes_where_the_prior_does_not():
     """Codes in two far clusters: a Gaussian mixture draws near them, the prior between them."""
     random = np.random.default_rng(0)
@@ -84,7 +155,7 @@ def test_the_command_line_chooses_a_sampler(digits, tmp_path, capsys):
         )
     assert not np.array_equal(np.load(tmp_path / "x0.npy"), np.load(tmp_path / "x4.npy"))
     assert main(["sample", str(tmp_path / "run"), "--sampler", "ddim"]) == 2
-    assert "the samplers of neurosql are prior, gaussian, mixture" in capsys.readouterr().err
+    assert "the samplers of neurosql are prior, near, truncated, between, gaussian, mixture" in capsys.readouterr().err
 
 
 def test_an_evaluation_looks_at_the_samples_of_the_sampler_that_was_asked_for(digits):

@@ -237,14 +237,17 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         *,
         sampler: str | None = None,
         components: int | None = None,
+        fraction: float | None = None,
     ) -> np.ndarray:
         """n new samples. A class-conditional model draws the class `label`; by default, classes as in the training set.
 
-        `sampler` draws codes from the prior (the default), or from a `gaussian` or a `mixture` of at most `components`
-        Gaussians that is fitted to the training codes.
+        `sampler` draws codes from the prior (the default), `near` the training codes by a `fraction` of the way to a
+        draw, `truncated` to the `fraction` of draws nearest to training codes, `between` neighbouring codes, or from a
+        `gaussian` or a `mixture` of at most `components` Gaussians that is fitted to the training codes.
         """
         fitted = self._fitted()
-        made, _ = fitted.sample(n, label, _seed(random_state), sampler=sampler, components=components)
+        chosen: dict[str, Any] = {"sampler": sampler, "components": components, "fraction": fraction}
+        made, _ = fitted.sample(n, label, _seed(random_state), **chosen)
         return fitted.like.restore(made)
 
     def score(self, X: Any, y: Any = None) -> float:

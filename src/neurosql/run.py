@@ -68,17 +68,18 @@ class Run:
         sampler: str | None = None,
         steps: int | None = None,
         components: int | None = None,
+        fraction: float | None = None,
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """n new images (n, *shape) and, in the class-conditional case, their class numbers.
 
-        `sampler` is one of those in the method's record, by default its usual one; `steps` and `components` are for
-        samplers that have them.
+        `sampler` is one of those in the method's record, by default its usual one; `steps`, `components` and `fraction`
+        are for samplers that have them.
         """
         if n < 1:
             raise InputError(f"the number of samples must be at least 1, got {n}")
         random = torch.Generator()
         random.manual_seed(seed) if seed is not None else random.seed()
-        chosen = Sampling(sampler, steps, components)
+        chosen = Sampling(sampler, steps, components, fraction)
         images, labels = self.method.sample(
             n, self.class_number(label), random, self.usual if chosen == USUAL else chosen
         )

@@ -111,5 +111,8 @@ def test_flags_of_version_0_1_0_work_with_a_notice(tmp_path, capsys):
     ]
     assert main(["train", "mnist-sample", *options, "--holdout", "0.2", "--pairs=candidates"]) == 0
     notices = capsys.readouterr().err
-    assert "--holdout has been renamed to --validation-share" in notices and "--pairs has been renamed to --strategy" in notices
+    assert (
+        "--holdout has been renamed to --validation-share" in notices
+        and "--pairs has been renamed to --strategy" in notices
+    )
     assert open_run(tmp_path / "run").settings.quantile.strategy == "candidates"

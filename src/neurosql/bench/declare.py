@@ -214,7 +214,8 @@ class Job:
         content |= {"samples": self.samples, "synthetic": self.synthetic, "alone": self.alone}
         content |= {"classifier_steps": self.classifier_steps}
         # Only if it was chosen: runs with the usual sampling keep their hash.
-        content |= {"sampling": asdict(self.sampling)} if self.sampling != Sampling() else {}
+        sampling = {k: v for k, v in asdict(self.sampling).items() if k != "fraction" or v is not None}
+        content |= {"sampling": sampling} if self.sampling != Sampling() else {}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     @property

@@ -219,10 +219,12 @@ class Method(ABC):
         sampler, choice = self.record.sampling(sampling)
         if sampler is self.record.samplers[0] and sampling.components is None:
             return self.draw_usual(n, label, random)
-        labels = self.draw_labels(n, label, random)
-        known = Known(self.codes, self.code_labels(), self.classes)
-        codes = SAMPLERS[sampler.name](known, choice, n, labels, random)
-        return codes.to(self.codes), labels
+        known = Known(
+            *(self.codes, self.code_labels(), self.classes),
+            usual=lambda m: self.draw_usual(m, label, random),
+            draw_labels=lambda m: self.draw_labels(m, label, random),
+        )
+        return SAMPLERS[sampler.name](known, choice, n, random)
 
     def sample(
         self, n: int, label: int | None, random: torch.Generator, sampling: Sampling = USUAL

@@ -56,6 +56,7 @@ class Model(Protocol):
         sampler: str | None = None,
         steps: int | None = None,
         components: int | None = None,
+        fraction: float | None = None,
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """New images, and their class numbers."""
 

@@ -45,13 +45,15 @@ class MethodRecord:
         sampler = self.samplers[0] if chosen.sampler is None else named.get(chosen.sampler)
         if sampler is None:
             raise InputError(f"the samplers of {self.name} are {', '.join(named)}, got {chosen.sampler!r}")
-        given = {"steps": chosen.steps, "components": chosen.components}
+        given = {"steps": chosen.steps, "components": chosen.components, "fraction": chosen.fraction}
         for name, value in given.items():
             if value is not None and getattr(sampler, name) is None:
                 raise InputError(f"the sampler {sampler.name} of {self.name} has no {name}, got {value}")
-            if value is not None and value < 1:
+            if value is not None and value < 1 and name != "fraction":
                 raise InputError(f"{name} must be at least 1, got {value}")
-        usual = {name: getattr(sampler, name) if value is None else value for name, value in given.items()}
+        if chosen.fraction is not None and not 0 <= chosen.fraction <= 1:
+            raise InputError(f"fraction must be in [0, 1], got {chosen.fraction}")
+        usual: dict[str, Any] = {k: getattr(sampler, k) if value is None else value for k, value in given.items()}
         return sampler, Sampling(sampler.name, **usual)
 
     def preset(self, name: str) -> Mapping[str, Any]:
@@ -337,7 +339,7 @@ GLO = MethodRecord(
     "generative latent optimisation",
     "neurosql.methods.glo:GLO",
     GLOSettings,
-    samplers=(samplers.GAUSSIAN, samplers.MIXTURE),
+    samplers=(samplers.GAUSSIAN, samplers.MIXTURE, samplers.NEAR, samplers.TRUNCATED, samplers.BETWEEN),
 )
 RAE = MethodRecord(
     "rae",
@@ -345,7 +347,7 @@ RAE = MethodRecord(
     "neurosql.methods.rae:RAE",
     RAESettings,
     paper={"encoder": "mlp"},
-    samplers=(samplers.MIXTURE, samplers.GAUSSIAN),
+    samplers=(samplers.MIXTURE, samplers.GAUSSIAN, samplers.NEAR, samplers.TRUNCATED, samplers.BETWEEN),
 )
 OT_CFM = MethodRecord(
     "ot-cfm",

@@ -10,35 +10,43 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SamplerRecord:
-    """One way to draw samples, and how much of it unless the user says."""
+    """One way to draw samples, with its default numbers."""
 
     name: str
     title: str
     """What it does, in a few words."""
     steps: int | None = None
-    """Steps from noise to a sample; None where it has no such number."""
+    """Steps from noise to a sample; None if it takes none."""
     components: int | None = None
-    """Most components of a fitted mixture; None where it has no such number."""
+    """Largest number of components of a fitted mixture; None if it fits none."""
+    fraction: float | None = None
+    """A number in [0, 1] that trades variety for quality; None if it has none."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """A choice among a method's samplers; what is None is as usual."""
+    """A choice among a method's samplers; None takes the default."""
 
     sampler: str | None = None
     """Name of the sampler, by default the method's usual one."""
     steps: int | None = None
     """Steps from noise to a sample (diffusion and flows)."""
     components: int | None = None
-    """Most components of a fitted Gaussian mixture."""
+    """Largest number of components of a fitted Gaussian mixture."""
+    fraction: float | None = None
+    """near: how far to go from the nearest training code towards the draw; truncated: share of the draws to keep, those
+    nearest to training codes. In both, less means better samples, less variety and more copies."""
 
 
 PRIOR = SamplerRecord("prior", "codes drawn from the prior")
 GAUSSIAN = SamplerRecord("gaussian", "codes drawn from a Gaussian fitted to the training codes")
 MIXTURE = SamplerRecord("mixture", "codes drawn from a Gaussian mixture fitted to the training codes", components=10)
+NEAR = SamplerRecord("near", "draws from the prior, moved towards the nearest training code", fraction=0.5)
+TRUNCATED = SamplerRecord("truncated", "the draws from the prior that are nearest to training codes", fraction=0.7)
+BETWEEN = SamplerRecord("between", "points between neighbouring training codes")
 DDIM = SamplerRecord("ddim", "a few steps back from noise, nothing drawn on the way", steps=100)
 ANCESTRAL = SamplerRecord("ancestral", "every step back from noise, each drawn")
 MIDPOINT = SamplerRecord("midpoint", "the flow by the midpoint rule, two evaluations per step", steps=50)
 HEUN = SamplerRecord("heun", "the flow by Heun's rule, two evaluations per step", steps=50)
 EULER = SamplerRecord("euler", "the flow by Euler's rule, one evaluation per step", steps=50)
-OF_CODES = (PRIOR, GAUSSIAN, MIXTURE)
+OF_CODES = (PRIOR, NEAR, TRUNCATED, BETWEEN, GAUSSIAN, MIXTURE)
