@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from neurosql.assign.blocks import lay_out, lay_out_components
-from neurosql.assign.clusters import APART, centres, clusters
+from neurosql.assign.clusters import APART, centres, choose, clusters
 from neurosql.data import load
 from neurosql.prior import Normal
 
@@ -116,6 +116,20 @@ def test_clusters_find_what_is_apart_and_are_the_same_for_a_seed():
 def test_few_images_have_fewer_components(n, count, expected):
     x = torch.rand(n, 1, 5, 5, generator=chance())
     assert len(clusters(x, count, chance(), 0).unique()) == expected
+
+
+@pytest.mark.parametrize("kinds", [1, 3, 5])
+def test_the_number_of_components_is_that_of_clusters_that_are_apart(kinds):
+    kind = torch.arange(600) % kinds
+    x = 3 * torch.eye(5)[kind][:, None, :, None].expand(-1, 1, 5, 4) + torch.randn(600, 1, 5, 4, generator=chance())
+    assert choose(x, chance(), 0) == kinds
+
+
+def test_few_images_are_one_component_unless_more_are_asked_for(images):
+    assert choose(images[0][:60], chance(), 0) == 1
+    assert choose(images[0], chance(), 0) <= 400 // 50
+    layout = laid(images, 0)
+    assert len(layout.parts) == choose(images[0], chance(), 0)
 
 
 def test_one_component_is_the_plain_lattice():

@@ -139,7 +139,7 @@ def test_fresh_samples_are_drawn_every_few_steps(images):
     assert sum("fresh" in record for record in run.history) == 4
 
 
-@pytest.mark.parametrize("bad", [{"components": 0}, {"fresh": -1.0}, {"fresh_batch": 1}, {"code_rate": -0.1}])
+@pytest.mark.parametrize("bad", [{"components": -1}, {"fresh": -1.0}, {"fresh_batch": 1}, {"code_rate": -0.1}])
 def test_settings_outside_their_range_are_refused(images, bad):
     with pytest.raises(InputError, match=next(iter(bad))):
         fit(images, **QUICK | bad)

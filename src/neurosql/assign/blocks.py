@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurosql.assign.clusters import centres, clusters
+from neurosql.assign.clusters import COUNTS, centres, choose, clusters
 from neurosql.density import Mixture
 from neurosql.prior import Prior
 
@@ -58,17 +58,20 @@ class Layout:
 def lay_out_components(
     prior: Prior, x: Tensor, labels: Tensor | None, classes: int | None, count: int, random: torch.Generator, seed: int
 ) -> Layout:
-    """A lattice for images x (n, ...) with `count` components, of each class in the class-conditional case."""
-    dim = prior.dim
+    """A lattice for images x (n, ...) with `count` components, of each class in the class-conditional case.
+
+    A count of 0 chooses the number for each class.
+    """
+    dim, most = prior.dim, count or COUNTS[-1]
     blocks = [Block(torch.arange(len(x)), torch.arange(len(x)))] if labels is None else _by_class(labels)
-    weights = torch.zeros(classes or 1, count, dtype=torch.float64)
-    means = torch.zeros(classes or 1, count, dim, dtype=torch.float64)
-    factors = torch.eye(dim, dtype=torch.float64).repeat(classes or 1, count, 1, 1)
+    weights = torch.zeros(classes or 1, most, dtype=torch.float64)
+    means = torch.zeros(classes or 1, most, dim, dtype=torch.float64)
+    factors = torch.eye(dim, dtype=torch.float64).repeat(classes or 1, most, 1, 1)
     pieces, parts = [], []
     for block in blocks:
         label = block.label or 0
         images = x[block.rows.to(x.device)]
-        found = clusters(images, count, random, seed)
+        found = clusters(images, count or choose(images, random, seed), random, seed)
         sizes = torch.bincount(found)
         average = torch.stack([images[found.to(x.device) == c].mean(0) for c in range(len(sizes))])
         places, spread = centres(average, sizes, dim, random, _child(seed, label))

@@ -17,6 +17,7 @@ import math
 
 import numpy as np
 import torch
+from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 from torch import Tensor
@@ -31,6 +32,11 @@ APART = 5.0
 """Distance of neighbouring centres in units of the spread: neighbours hardly overlap."""
 FEWEST = 8
 """Fewest images per component, on average."""
+COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30)
+"""Numbers of components that `choose` compares."""
+PLENTY = 50
+"""Fewest images per component, on average, where the number is chosen."""
+HELD_OUT = 0.2
 
 
 def clusters(x: Tensor, count: int, random: torch.Generator, seed: int) -> Tensor:
@@ -44,6 +50,39 @@ def clusters(x: Tensor, count: int, random: torch.Generator, seed: int) -> Tenso
     with threadpool_limits(1):
         found = KMeans(count, n_init=STARTS, random_state=seed % 2**32).fit_predict(scores)
     return torch.from_numpy(np.unique(found, return_inverse=True)[1]).to(torch.int64)
+
+
+def choose(x: Tensor, random: torch.Generator, seed: int) -> int:
+    """How many components images x (n, ...) should have: as few as describe held-out images nearly as well as the best.
+
+    A mixture of spherical normal laws, with the clusters' centres and one common variance, is fitted to the principal
+    scores of 80 % of the images. The number chosen is the smallest one whose log likelihood on the others is within one
+    standard error of the highest.
+    """
+    n = len(x)
+    counts = [count for count in COUNTS if count == 1 or n * (1 - HELD_OUT) >= PLENTY * count]
+    if len(counts) == 1:
+        return 1
+    scores = pca_scores(x, min(SCORES, n, math.prod(x.shape[1:])), random)
+    order = torch.randperm(n, generator=random).numpy()
+    held, rest = scores[order[: int(HELD_OUT * n)]], scores[order[int(HELD_OUT * n) :]]
+    found = np.array([_log_likelihood(rest, held, count, seed) for count in counts])
+    best = found.mean(1).argmax()
+    error = (found[best] - found).std(1) / math.sqrt(len(held))
+    return counts[int(np.flatnonzero(found.mean(1) >= found[best].mean() - error)[0])]
+
+
+def _log_likelihood(rest: np.ndarray, held: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """log p of each held-out point under a spherical mixture that is fitted to the rest."""
+    with threadpool_limits(1):
+        fitted = KMeans(count, n_init=1, random_state=seed % 2**32).fit(rest)
+    dim = rest.shape[1]
+    variance = max(fitted.inertia_ / rest.size, 1e-12)
+    share = np.bincount(fitted.labels_, minlength=count) / len(rest)
+    squares = np.square(held[:, None] - fitted.cluster_centers_).sum(-1)
+    with np.errstate(divide="ignore"):
+        each = np.log(share) - squares / (2 * variance)
+    return np.asarray(logsumexp(each, axis=1) - dim / 2 * math.log(2 * math.pi * variance))
 
 
 def centres(means: Tensor, weights: Tensor, dim: int, random: torch.Generator, seed: int) -> tuple[Tensor, float]:

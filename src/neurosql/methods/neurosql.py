@@ -77,7 +77,7 @@ class QuantileAssignment(Searched):
         self.cost = cost
         self.settings = settings
         self.memory = settings.memory * 2**20
-        if settings.components > 1 and not isinstance(prior, Normal):
+        if settings.components != 1 and not isinstance(prior, Normal):
             raise InputError(f"components are for the normal prior, got {settings.components} and {prior.name}")
         self.progress = 0.0
         self.steps = 0
@@ -92,7 +92,7 @@ class QuantileAssignment(Searched):
     def attach(self, x: Tensor, labels: Tensor | None, seed: int) -> None:
         """Take the training images (n, ...) and lay out the lattice that belongs to their number and classes."""
         super().attach(x, labels, seed)
-        if self.settings.components > 1:
+        if self.settings.components != 1:
             # A generator of its own: what is drawn here is drawn again when a run is resumed.
             random = torch.Generator().manual_seed(seed)
             laid = lay_out_components(self.prior, x, self.labels, self.classes, self.settings.components, random, seed)
@@ -315,7 +315,7 @@ class QuantileAssignment(Searched):
     def restore(self, tensors: dict[str, Tensor]) -> None:
         super().restore(tensors)
         self.lattice, self.permutation = tensors["lattice"].to(self.device), tensors["permutation"]
-        if self.settings.components > 1:
+        if self.settings.components != 1:
             self.law = Mixture.from_tensors(tensors)
         if "lattice_labels" in tensors:
             self.lattice_labels = tensors["lattice_labels"].to(self.device)

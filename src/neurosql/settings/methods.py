@@ -92,7 +92,8 @@ class QuantileSettings:
     """Epochs of fitting after a final snap of the codes to the lattice; 0 leaves the snap out."""
     components: int = 1
     """Components of the lattice. Above 1, images are clustered and each cluster gets a sublattice of its own, so that
-    unlike images need no bridge between them; per class if the model is class-conditional."""
+    unlike images need no bridge between them; per class if the model is class-conditional. 0 chooses the number by how
+    well clusters describe held-out images."""
     exchange: int = 4
     """Components only: every how many assignments images may change their component. In all others each image stays in
     its own, which takes much less time. 0 never lets them change."""
@@ -120,8 +121,8 @@ class QuantileSettings:
     def check(self) -> None:
         """Refuse what can't be used."""
         check_choices(self)
-        at_least(self, 0, "every", "snap", "penalty", "exchange", "code_rate", "fresh")
-        at_least(self, 1, "memory", "candidates", "components", "fresh_every")
+        at_least(self, 0, "every", "snap", "penalty", "exchange", "code_rate", "fresh", "components")
+        at_least(self, 1, "memory", "candidates", "fresh_every")
         at_least(self, 2, "fresh_batch")
         if not 0 < self.momentum <= 1:
             raise InputError(f"momentum must be in (0, 1], got {self.momentum}: 0 would never learn")
