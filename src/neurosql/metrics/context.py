@@ -80,6 +80,8 @@ class Context:
         self.run, self.train, self.heldout, self.options, self.result = run, train, heldout, options, result
         self.kind = run.like.kind
         """The kind of data: image, signal, volume or vector. Scores that can't look at it say so in their record."""
+        self.kinds = (self.kind, *run.like.modality.also)
+        """The kind, and narrower ones that the data are of too."""
         self.cost = Cost.named(run.settings.latent.cost)
         self.random = np.random.default_rng(options.seed)
         """Families draw from it in their order."""
@@ -117,7 +119,7 @@ class Context:
 
     def applies(self, record: ScoreRecord) -> bool:
         """Whether a score can look at this kind of data."""
-        return not record.kinds or self.kind in record.kinds
+        return not record.kinds or any(kind in record.kinds for kind in self.kinds)
 
     def weights(self, name: str) -> dict[str, Tensor] | None:
         """Published weights; where they are not here, None, and it is said what to do."""
