@@ -89,7 +89,8 @@ class QuantileAssignment(Searched):
         for block in self.blocks:
             if self.settings.start == "pca":
                 sparse = self.settings.strategy_for(len(block)) == "candidates"
-                match = pca_permutation(self.x[block.rows], self.lattice[block.columns], self.random, sparse)
+                seen = self.cost.seen(self.x[block.rows])
+                match = pca_permutation(seen, self.lattice[block.columns], self.random, sparse)
             else:
                 match = random_permutation(len(block), self.random)
             self.permutation[block.rows] = block.columns[match]
