@@ -45,7 +45,7 @@ DEFAULT_MEMORY = 256 * 2**20
 
 # Weight of the term of colour. With half of it, samples of photographs lose most of their colour; with twice as much,
 # they lose brightness.
-CHROMA = 5.0
+CHROMA = 6.0
 # e: differences of chroma from here on count in proportion.
 FAINT = 0.05
 # What a squared difference of chroma counts beside one of luma, where squared distances stand in for the cost.
