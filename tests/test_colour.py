@@ -49,18 +49,31 @@ def test_grey_has_no_chroma_and_luma_is_its_brightness():
     assert colour.chroma(every).abs().max() <= 0.5 + 1e-6
 
 
-@pytest.mark.parametrize("height, width", [(8, 6), (7, 5), (2, 1), (1, 1)])
-def test_coarse_chroma_is_the_mean_over_squares(height, width):
-    x = torch.rand(2, 3, height, width, dtype=torch.float64)
-    fine = colour.chroma(x)
-    squares = [fine[:, :, i : i + 2, k : k + 2].mean((2, 3)) for i in range(0, height, 2) for k in range(0, width, 2)]
-    torch.testing.assert_close(colour.coarse_chroma(x), torch.stack(squares, 2).flatten(1))
+@pytest.mark.parametrize("height, width", [(8, 12), (7, 5), (2, 1), (1, 1)])
+def test_the_features_of_chroma_have_the_distances_of_pixels_and_of_squares(height, width):
+    x, y = torch.rand(2, 5, 3, height, width, dtype=torch.float64)
+    fine = colour.chroma(x - y)
+    places = [(i, k) for i in range(0, height, 4) for k in range(0, width, 4)]
+    squares = torch.stack([fine[:, :, i : i + 4, k : k + 4].mean((2, 3)) for i, k in places], 2)
+    expected = 0.25 * fine.square().flatten(1).mean(1) + 0.75 * squares.square().flatten(1).mean(1)
+    found = (colour.chroma_features(x) - colour.chroma_features(y)).square().sum(1)
+    torch.testing.assert_close(found, expected)
+
+
+def test_no_difference_of_chroma_is_left_out():
+    """A grid of pixels that cancel each other within every square is seen too."""
+    x = photographs(1, 8).double()
+    grid = 0.1 * (-1.0) ** (torch.arange(8)[:, None] + torch.arange(8))
+    tint = grid * torch.tensor([1.0, 0.0, -1.0]).view(3, 1, 1)
+    other = x + tint - colour.luma(tint[None])
+    assert Cost.named("colour").paired(x, other) > 0.05
+    torch.testing.assert_close(colour.luma(other), colour.luma(x))
 
 
 def test_the_cost_is_ssim_and_l1_of_luma_and_the_distance_of_chroma():
     x, y = torch.rand(5, 3, 14, 13, dtype=torch.float64), torch.rand(5, 3, 14, 13, dtype=torch.float64)
     a, b = colour.luma(x), colour.luma(y)
-    apart = (colour.coarse_chroma(x) - colour.coarse_chroma(y)).square().mean(1)
+    apart = (colour.chroma_features(x) - colour.chroma_features(y)).square().sum(1)
     of_luma = 0.5 * (1 - ssim(a, b)) + 0.5 * (a - b).abs().flatten(1).mean(1)
     expected = of_luma + CHROMA * ((FAINT**2 + apart).sqrt() - FAINT)
     torch.testing.assert_close(Cost.named("colour").paired(x, y), expected)
@@ -91,7 +104,7 @@ def test_colour_counts_for_more_than_channel_by_channel_but_never_without_bound(
     by_colour, by_channel = (cost.paired(x[:1].expand_as(x), x) for cost in (Cost.named("colour"), Cost()))
     assert (by_colour[1:] > 1.5 * by_channel[1:]).all()
     # Quadratic, then linear: the slope grows to the weight times the distance, and no further.
-    rises, distance = by_colour.diff(), colour.coarse_chroma(x[1:2] - x[:1]).square().mean().sqrt()
+    rises, distance = by_colour.diff(), colour.chroma_features(x[1:2] - x[:1]).norm()
     assert (rises.diff() > 0).all() and rises[-1] < CHROMA * distance
 
 
@@ -109,7 +122,7 @@ def test_squared_distances_of_what_is_seen_are_those_of_luma_and_of_chroma(side)
     cost = Cost.named("colour")
     found = (cost.seen(x) - cost.seen(y)).square().sum(1) / side**2
     luma = (colour.luma(x) - colour.luma(y)).square().flatten(1).mean(1)
-    chroma = (colour.coarse_chroma(x) - colour.coarse_chroma(y)).square().mean(1)
+    chroma = (colour.chroma_features(x) - colour.chroma_features(y)).square().sum(1)
     torch.testing.assert_close(found, luma + SEEN * chroma)
 
 

@@ -5,13 +5,13 @@ A :class:`Cost` is a weighted sum of three comparisons of x and y, each a mean o
     l(x, y) = a (1 - SSIM(x, y)) + b mean|x - y| + c mean|x - y|^2
 
 The cost of colour images takes brightness and colour apart (see colour.py): this sum for luma Y, and one more term for
-chroma C at half the resolution,
+chroma, with d the distance of `colour.chroma_features`,
 
-    l(x, y) = a (1 - SSIM(Y_x, Y_y)) + b mean|Y_x - Y_y| + c mean|Y_x - Y_y|^2 + w (sqrt(e^2 + mean|C_x - C_y|^2) - e)
+    l(x, y) = a (1 - SSIM(Y_x, Y_y)) + b mean|Y_x - Y_y| + c mean|Y_x - Y_y|^2 + w (sqrt(e^2 + d^2) - e)
 
 Channel by channel, SSIM sees the brightness that all channels share and hardly any colour: the codes are spent on the
-one, and of the other the median is left, which is grey. The last term is quadratic while images differ by less than
-e = 0.05, and linear beyond: it has a say where colours are faint, and does not drown brightness where they are strong.
+one, and of the other the median is left, which is grey. The last term is quadratic in d up to about e = 0.05, and
+linear beyond: it has a say where colours are faint, and does not drown brightness where they are strong.
 
 :meth:`Cost.paired` gives l(x_i, y_i) and is differentiable; :meth:`Cost.matrix` gives C[i, k] = l(x_i, y_k). Both
 evaluate the same formula, so the objective that the generator descends is the one that the assignment descends.
@@ -43,8 +43,8 @@ from neurosql.similarity import (
 NAMES = ("ssim+l1", "ssim", "l1", "l2", "colour")
 DEFAULT_MEMORY = 256 * 2**20
 
-# Weight of the term of colour. With half of it, samples of photographs lose most of their colour; with twice as much,
-# they lose brightness.
+# Weight of the term of colour. With half of it, samples of photographs lose more than half of their colour; with twice
+# as much, brightness suffers.
 CHROMA = 6.0
 # e: differences of chroma from here on count in proportion.
 FAINT = 0.05
@@ -54,8 +54,8 @@ SEEN = 18.0
 # Pixels whose absolute differences are added to one sum: a longer one loses digits.
 _L1_PIXELS = 128
 
-# Pairs whose chroma is compared together: their images stay in the cache.
-_TOGETHER = 128
+# Pairs whose chroma is compared together.
+_TOGETHER = 64
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Cost:
         if x.shape != y.shape:
             raise InputError(f"paired images must have one shape, got {tuple(x.shape)} and {tuple(y.shape)}")
         if self.chroma:
-            apart = colour.coarse_chroma(x - y).square().mean(1)
+            apart = colour.chroma_features(x - y).square().sum(1)
             return self._of_luma.paired(colour.luma(x), colour.luma(y)) + self.chroma * _robust(apart)
         total = x.new_zeros(len(x))
         if self.ssim:
@@ -138,10 +138,8 @@ class Cost:
             raise InputError(f"images must have one shape, got {tuple(x.shape[1:])} and {tuple(y.shape[1:])}")
         if self.chroma:
             result = self._of_luma.entries(colour.luma(x), colour.luma(y), rows, columns, memory)
-            a, b = colour.coarse_chroma(x), colour.coarse_chroma(y)
-            for part, i, k in zip(*(t.split(_TOGETHER) for t in (result, rows, columns))):
-                part.add_(_robust((a[i] - b[k]).square().mean(1)), alpha=self.chroma)
-            return result
+            apart = _squared_distances(colour.chroma_features(x), colour.chroma_features(y), rows, columns)
+            return result.add_(_robust(apart), alpha=self.chroma)
         compiled = _compiled(x, y) if self.ssim and not self.l2 else None
         if compiled is not None:
             check_spatial(x)
@@ -160,12 +158,12 @@ class Cost:
         """x (n, ...) in coordinates whose squared distances stand in for l: (n, ...).
 
         For most costs x itself; for colour luma and chroma, flat, such that the squared distance over the number of
-        pixels is mean|Y_x - Y_y|^2 + 18 mean|C_x - C_y|^2.
+        pixels is mean|Y_x - Y_y|^2 + 18 d^2.
         """
         if not self.chroma:
             return x
-        luma, chroma = colour.luma(x).flatten(1), colour.coarse_chroma(x)
-        return torch.cat([luma, math.sqrt(SEEN * luma.shape[1] / chroma.shape[1]) * chroma], 1)
+        luma = colour.luma(x).flatten(1)
+        return torch.cat([luma, math.sqrt(SEEN * luma.shape[1]) * colour.chroma_features(x)], 1)
 
     @property
     def _of_luma(self) -> Cost:
@@ -179,11 +177,11 @@ class Cost:
         of_luma, squares = self._of_luma, Cost.named("l2")
         for i in range(0, len(x), some):
             real = x[i : i + some]
-            luma, chroma = colour.luma(real), colour.coarse_chroma(real)
+            luma, chroma = colour.luma(real), colour.chroma_features(real)
             for k in range(0, len(y), some):
                 made = y[k : k + some]
                 block = of_luma.matrix(luma, colour.luma(made), memory // 2 or 1, stride)
-                apart = squares.matrix(chroma, colour.coarse_chroma(made), memory // 2 or 1)
+                apart = squares.matrix(chroma, colour.chroma_features(made), memory // 2 or 1).mul_(chroma.shape[1])
                 result[i : i + some, k : k + some] = block.add_(_robust(apart), alpha=self.chroma)
         return result
 
@@ -216,6 +214,20 @@ class Cost:
 def matrix(x: Tensor, y: Tensor, cost: str | Cost = "ssim+l1", memory: int = DEFAULT_MEMORY, stride: int = 1) -> Tensor:
     """The cost matrix C[i, k] = l(x_i, y_k) for images in [0, 1], (n, c, *spatial), or vectors, (n, p)."""
     return (Cost.named(cost) if isinstance(cost, str) else cost).matrix(x, y, memory, stride)
+
+
+def _squared_distances(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """|x_i - y_k|^2 of points x (n, q) and y (m, q), for chosen pairs of them: (length,)."""
+    result = x.new_empty(len(rows))
+    # Two buffers for all passes: they stay in the cache.
+    left, right = x.new_empty(2, _TOGETHER, x.shape[1])
+    for out, i, k in zip(*(t.split(_TOGETHER) for t in (result, rows, columns))):
+        a, b = left[: len(out)], right[: len(out)]
+        torch.index_select(x, 0, i, out=a)
+        torch.index_select(y, 0, k, out=b)
+        a.sub_(b)
+        out.copy_(torch.linalg.vecdot(a, a))
+    return result
 
 
 def _robust(squares: Tensor) -> Tensor:
