@@ -7,7 +7,7 @@ packages of networks, features and pictures look these names up. Nothing here im
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -23,6 +23,8 @@ class Modality:
     """The generator that `auto` stands for: a name of `settings.BACKBONES`."""
     cost: str
     """The loss that `auto` stands for."""
+    paper_cost: str
+    """The loss that `paper` stands for: the paper's, channel by channel."""
     costs: tuple[str, ...]
     """Every loss that can compare such samples."""
     encoder: str
@@ -37,6 +39,10 @@ class Modality:
     """How samples are drawn: a name of `report.pictures`."""
     bounded: bool = True
     """Whether values are in [0, 1]; otherwise they are standardised by column."""
+    channels: int | None = None
+    """Number of channels, if the modality is only for samples with that many."""
+    also: tuple[str, ...] = ()
+    """Names of narrower kinds that such samples belong to, besides `name`: a score may be for one of these."""
 
     @property
     def is_picture(self) -> bool:
@@ -53,26 +59,32 @@ _DENSE: dict[str, Any] = {
     "features": "dense",
 }
 
-VECTOR = Modality("vector", "vectors", 0, cost="l2", costs=("l1", "l2"), picture="scatter", bounded=False, **_DENSE)
-SIGNAL = Modality("signal", "signals", 1, cost="ssim+l1", costs=_ANY_COST, picture="profile", **_DENSE)
+_SSIM_L1: dict[str, Any] = {"cost": "ssim+l1", "paper_cost": "ssim+l1", "costs": _ANY_COST}
+_L2: dict[str, Any] = {"cost": "l2", "paper_cost": "l2", "costs": ("l1", "l2")}
+
+VECTOR = Modality("vector", "vectors", 0, picture="scatter", bounded=False, **_L2, **_DENSE)
+SIGNAL = Modality("signal", "signals", 1, picture="profile", **_SSIM_L1, **_DENSE)
 IMAGE = Modality(
     "image",
     "images",
     2,
     generator="convnet",
-    cost="ssim+l1",
-    costs=_ANY_COST,
     encoder="conv",
     discriminator="conv",
     denoiser="unet",
     features="conv",
     picture="sheet",
+    **_SSIM_L1,
 )
-VOLUME = Modality("volume", "volumes", 3, cost="ssim+l1", costs=_ANY_COST, picture="profile", **_DENSE)
+COLOUR_IMAGE = replace(IMAGE, cost="colour", costs=("colour", *_ANY_COST), channels=3, also=("colour image",))
+VOLUME = Modality("volume", "volumes", 3, picture="profile", **_SSIM_L1, **_DENSE)
 
 MODALITIES = {modality.name: modality for modality in (VECTOR, SIGNAL, IMAGE, VOLUME)}
+NARROWER = (COLOUR_IMAGE,)
+"""Modalities under the name of a wider one: they look at the channels too."""
 
 
 def of_shape(shape: Sequence[int]) -> Modality:
-    """The modality of samples of this shape, (c, *spatial) or (p,)."""
-    return next(modality for modality in MODALITIES.values() if modality.axes == len(shape) - 1)
+    """The modality of samples of this shape, (c, *spatial) or (p,): the narrowest."""
+    fitting = (m for m in (*NARROWER, *MODALITIES.values()) if m.axes == len(shape) - 1)
+    return next(modality for modality in fitting if modality.channels in (None, shape[0]))

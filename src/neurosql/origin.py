@@ -9,7 +9,7 @@ from typing import Any
 from neurosql.data import ImageSet
 from neurosql.data.catalogue import absolute
 from neurosql.data.listing import Reading
-from neurosql.modality import MODALITIES, Modality
+from neurosql.modality import Modality, of_shape
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Origin:
     @property
     def modality(self) -> Modality:
         """What kind of samples these are."""
-        return MODALITIES[self.kind]
+        return of_shape(self.shape)
 
     @classmethod
     def of(cls, images: ImageSet, trained: int, heldout: int) -> Origin:

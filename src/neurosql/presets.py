@@ -24,8 +24,9 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "paper": {"epochs": 200, "batch_size": 64},
 }
 
-# The paper's optimiser is the same for all methods: AdamW, one cosine, weight decay 1e-4, clip 1, rate 1e-4 to 3e-4.
-_PAPER = {"learning_rate": 2e-4, "patience": 30}
+# The paper's loss and optimiser are the same for all methods: AdamW, one cosine, weight decay 1e-4, clip 1, and a rate
+# of 1e-4 to 3e-4.
+_PAPER = {"learning_rate": 2e-4, "patience": 30, "cost": "paper"}
 
 
 def choices(method: str, preset: str = "recommended", budget: str = "laptop") -> dict[str, Any]:

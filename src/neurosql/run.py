@@ -248,7 +248,7 @@ def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
 
 def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = None) -> tuple[Run, ImageSet | None]:
     """The model before its first step, and the images held out for validation."""
-    settings = settings.resolve(images.kind)
+    settings = settings.resolve(images.modality)
     training = settings.training
     index, heldout = np.arange(len(images)), images.validation
     parts = images.split_record()

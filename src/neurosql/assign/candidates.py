@@ -1,7 +1,8 @@
 r"""The assignment of so many images that a matrix of all n² costs would not fit: only promising pairs are compared.
 
 1. Each image proposes the k lattice rows whose images are nearest, and each lattice row the k nearest images, by the
-   squared distance d² of a few principal components. The union of the proposals is a sparse graph.
+   squared distance d² of a few principal components of what the cost sees (`Cost.seen`). The union of the proposals is
+   a sparse graph.
 2. The cost l is computed for the pairs of the graph only.
 3. An auction assigns the rows along the graph, with dual variables u and v (see solvers.py). A row may stay without a
    column, at the cost of the most expensive pair so far.
@@ -135,7 +136,7 @@ def solve(
         chosen = torch.arange(0, n, max(1, n // sample))[:sample]
         sampled = _finite(cost.matrix(x[chosen.to(x.device)], y))
     with _clock(seconds, "components"):
-        a, b = _components(x, y, dims)
+        a, b = _components(cost.seen(x), cost.seen(y), dims)
     with _clock(seconds, "search"):
         graph = _search(a, b, k)
     with _clock(seconds, "costs"):

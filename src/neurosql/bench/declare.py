@@ -21,6 +21,8 @@ LATER = {
     **{"components": 1, "exchange": 4, "code_rate": 0.0, "fresh": 0.0, "fresh_batch": 128, "fresh_every": 4},
 }
 """Settings added after the first results, with their defaults: runs that do not use them keep their hash."""
+IN_COLOUR = ("celeba", "afhq")
+"""Data sets whose images have three channels, for which the recommended cost is not the paper's."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,9 @@ class Job:
         settings = self.settings.flat()
         for name in ("seed", "device", *(name for name, usual in LATER.items() if settings.get(name) == usual)):
             settings.pop(name)
+        # `auto` stands for the paper's cost in the hashes of all runs but those that the recommended one differs for.
+        recommended = "colour" if self.data in IN_COLOUR else "auto"
+        settings["cost"] = {"auto": recommended, "paper": "auto"}.get(settings["cost"], settings["cost"])
         content = {"data": self.data, "images": self.images, "pixels": self.pixels, "settings": settings}
         content |= {"samples": self.samples, "synthetic": self.synthetic, "alone": self.alone}
         content |= {"classifier_steps": self.classifier_steps}

@@ -63,7 +63,8 @@ class GLO(Searched):
         codes = torch.zeros(n, dim)
         for rows in self._groups():
             if len(rows) > 1:
-                scores = torch.from_numpy(pca_scores(self.x[rows.to(self.x.device)], dim, self.random))
+                seen = self.cost.seen(self.x[rows.to(self.x.device)])
+                scores = torch.from_numpy(pca_scores(seen, dim, self.random))
                 scores -= scores.mean(0)
                 codes[rows] = (scores / scores.std(0).clamp(min=1e-9)).float()
         self.codes = project(self.settings.radius * codes, self.radius).to(self.device)

@@ -95,7 +95,8 @@ class QuantileAssignment(Searched):
         if self.settings.components != 1:
             # A generator of its own: what is drawn here is drawn again when a run is resumed.
             random = torch.Generator().manual_seed(seed)
-            laid = lay_out_components(self.prior, x, self.labels, self.classes, self.settings.components, random, seed)
+            seen, count = self.cost.seen(x), self.settings.components
+            laid = lay_out_components(self.prior, seen, self.labels, self.classes, count, random, seed)
             lattice, self.blocks, self.parts, self.law = laid.lattice, laid.blocks, laid.parts, laid.law
         else:
             lattice, self.blocks = lay_out(self.prior, len(x), self.labels, seed)
@@ -118,7 +119,8 @@ class QuantileAssignment(Searched):
         for block in self.parts:
             if self.settings.start == "pca":
                 sparse = self.settings.strategy_for(len(block)) == "candidates"
-                match = pca_permutation(self.x[block.rows], self.lattice[block.columns], self.random, sparse)
+                seen = self.cost.seen(self.x[block.rows])
+                match = pca_permutation(seen, self.lattice[block.columns], self.random, sparse)
             else:
                 match = random_permutation(len(block), self.random)
             self.permutation[block.rows] = block.columns[match]

@@ -81,6 +81,8 @@ class Context:
         self.run, self.train, self.heldout, self.options, self.result = run, train, heldout, options, result
         self.kind = run.like.kind
         """The kind of data: image, signal, volume or vector. The record of a score says which kinds it can judge."""
+        self.kinds = (self.kind, *run.like.modality.also)
+        """The kind, and narrower kinds that the data also belong to."""
         self.cost = Cost.named(run.settings.latent.cost)
         self.random = np.random.default_rng(options.seed)
         """The families draw from it, one after the other."""
@@ -118,7 +120,7 @@ class Context:
 
     def applies(self, record: ScoreRecord) -> bool:
         """Whether a score can judge this kind of data."""
-        return not record.kinds or self.kind in record.kinds
+        return not record.kinds or any(kind in record.kinds for kind in self.kinds)
 
     def weights(self, name: str) -> dict[str, Tensor] | None:
         """Published weights; if they have not been fetched, None, and the evaluation says how to get them."""

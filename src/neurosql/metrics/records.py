@@ -85,7 +85,7 @@ class ScoreRecord:
     weights: str = ""
     """Published weights that it needs: without them it is left out."""
     kinds: tuple[str, ...] = ()
-    """Kinds of data that it can look at; empty is all of them."""
+    """Kinds of data that it can look at, `colour image` among them; empty is all of them."""
     averaged: bool = False
     """Whether it is the mean over all networks of its feature space, not the value of the first."""
     every: bool = False
@@ -127,6 +127,7 @@ ALL_FEATURES = ("random net", "pixels", *LEARNED)
 SAMPLED, CODES = ("sampled",), ("codes",)
 ALL_PAIRS = ("sampled", "paired-train", "paired-heldout")
 WITH_PLACES = ("image", "signal", "volume")
+COLOUR = "colour image"
 BIASED = "biased at finite n: read it against its floor"
 FRECHET_DISTANCE = "neurosql.metrics.frechet:frechet_distance"
 NEIGHBOURS = "neurosql.metrics.neighbours:neighbours"
@@ -147,6 +148,18 @@ TWO_SAMPLE = ScoreRecord(
     *("two-sample accuracy", "lower", "sets", "neurosql.metrics.two_sample:told_apart", REAL, ALL_FEATURES, SAMPLED),
     takes=("made", "real", "seed"),
     note="0.5 is chance",
+)
+CHROMA_SPREAD = ScoreRecord(
+    *("chroma spread", "higher", "sets", "neurosql.metrics.colours:chroma_spread", REAL, ("mean chroma",), SAMPLED),
+    kinds=(COLOUR,),
+    least=2,
+    note="1 is as much as in real images",
+)
+COLOUR_FRECHET = ScoreRecord(
+    *("colour frechet", "lower", "sets", FRECHET_DISTANCE, REAL, ("colour histogram",), SAMPLED),
+    kinds=(COLOUR,),
+    least=2,
+    note=BIASED,
 )
 CLOSE = ScoreRecord(
     *("suspiciously close", "lower", "copies", "neurosql.metrics.copies:suspiciously_close", REAL),
@@ -206,6 +219,8 @@ BUILT_IN = {
     "density": "DENSITY",
     "coverage": "COVERAGE",
     "two-sample accuracy": "TWO_SAMPLE",
+    "chroma spread": "CHROMA_SPREAD",
+    "colour frechet": "COLOUR_FRECHET",
     "suspiciously close": "CLOSE",
     "ssim": "SSIM",
     "lpips": "LPIPS",

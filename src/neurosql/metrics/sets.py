@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from neurosql.metrics import features
+from neurosql.metrics import colours, features, records
 from neurosql.metrics.cache import cached, cached_classifier
 from neurosql.metrics.classifier import classifier_features
 from neurosql.metrics.context import Context
@@ -68,6 +68,9 @@ def _spaces(
     nets = [features.random_net(shape, seed) for seed in range(NETS)]
     yield "random net", [_described(net, parts) for net in nets]
     yield "pixels", [_described(features.pixels(shape), parts)]
+    if records.COLOUR in context.kinds:
+        for name, described in colours.SPACES.items():
+            yield name, [_described(described, parts)]
     if context.labelled_images:
         learned = classifier_features(cached_classifier(context.train, options.seed))
         yield "classifier", [_described(learned, parts)]

@@ -9,7 +9,7 @@ from typing import Any
 from neurosql import presets
 from neurosql.checkpoint import SPLIT
 from neurosql.data import readers
-from neurosql.modality import MODALITIES
+from neurosql.modality import Modality
 from neurosql.run import Run
 from neurosql.settings import Settings
 
@@ -20,7 +20,7 @@ OF_THE_MACHINE = ("cache", "device")
 
 def how(run: Run, folder: Path) -> str:
     """The shell command that trains the same model on the same samples; a Python call if they were never on disk."""
-    own = changed(run.settings, run.data.kind)
+    own = changed(run.settings, run.data.modality)
     if not run.data.settings:
         given = ", ".join(f"{name}={value!r}" for name, value in own.items())
         return f"neurosql.fit({', '.join(part for part in ('samples', given) if part)})"
@@ -30,10 +30,10 @@ def how(run: Run, folder: Path) -> str:
     return shlex.join(words + [word for name, value in (own | reading).items() for word in _flag(name, value)])
 
 
-def changed(settings: Settings, kind: str) -> dict[str, Any]:
+def changed(settings: Settings, modality: Modality) -> dict[str, Any]:
     """Settings of a run that aren't the method's defaults for its kind of data, by field name; the method first."""
-    usual = presets.settings(settings.method, generator=settings.generator.generator).resolve(kind).flat()
-    usual["generator"] = MODALITIES[kind].generator
+    usual = presets.settings(settings.method, generator=settings.generator.generator).resolve(modality).flat()
+    usual["generator"] = modality.generator
     other = {name: value for name, value in settings.flat().items() if value != usual[name]}
     method = {} if settings.method == Settings.method else {"method": settings.method}
     return method | {name: value for name, value in other.items() if name not in OF_THE_MACHINE}

@@ -9,8 +9,8 @@ from neurosql.errors import InputError
 from neurosql.settings.backbones import BACKBONES
 from neurosql.settings.checks import at_least, check_choices
 
-AUTO = "auto"
-CostName = Literal["auto", "ssim+l1", "ssim", "l1", "l2"]
+AUTO, AS_PAPER = "auto", "paper"
+CostName = Literal["auto", "paper", "ssim+l1", "ssim", "l1", "l2", "colour"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ class LatentSettings:
     scale: float = 1.0
     """Factor by which the prior is scaled: its lattice, its sampler and its density."""
     cost: CostName = "auto"
-    """Loss l between a sample and its reconstruction, and of the assignment; auto is ssim+l1, and l2 for vectors."""
+    """Loss l between a sample and its reconstruction, and of the assignment. auto is l2 for vectors, colour for images
+    of three channels (SSIM + L1 of brightness, and a term for colour), and ssim+l1 for everything else; paper is the
+    same but for colour images, which get ssim+l1, channel by channel."""
 
     def check(self) -> None:
         """Refuse what can't be used."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from neurosql.errors import InputError
-from neurosql.modality import MODALITIES
+from neurosql.modality import MODALITIES, Modality
 from neurosql.settings import former
 from neurosql.settings.backbones import BACKBONES, NoSettings
 from neurosql.settings.methods import METHODS, QuantileSettings
-from neurosql.settings.sections import AUTO, GeneratorSettings, LatentSettings, TrainingSettings
+from neurosql.settings.sections import AS_PAPER, AUTO, GeneratorSettings, LatentSettings, TrainingSettings
 
 SECTIONS = ("generator", "backbone", "latent", "own", "training")
 
@@ -78,17 +78,19 @@ class Settings:
         """All settings as one dictionary of field names, and the method's name."""
         return {"method": self.method} | {k: v for fields in self.sections().values() for k, v in fields.items()}
 
-    def resolve(self, kind: str) -> Settings:
-        """Replace `auto` by what fits the kind of data: image, signal, volume or vector."""
-        modality = MODALITIES[kind]
+    def resolve(self, kind: str | Modality) -> Settings:
+        """Replace `auto` by what fits the data: a modality, or the name of one: image, signal, volume or vector."""
+        modality = MODALITIES[kind] if isinstance(kind, str) else kind
         generator = self.generator.generator
         if generator == AUTO:
             generator = modality.generator
         elif modality.axes not in BACKBONES[generator].axes:
             raise InputError(f"generator {generator!r} does not make {modality.plural}: use {modality.generator}")
         cost: Any = self.latent.cost
-        if cost == AUTO:
-            cost = modality.cost
+        if cost in (AUTO, AS_PAPER):
+            cost = modality.cost if cost == AUTO else modality.paper_cost
+        elif cost == "colour" and cost not in modality.costs:
+            raise InputError(f"cost 'colour' is for images of three channels: use {' or '.join(modality.costs)}")
         elif cost not in modality.costs:
             raise InputError(f"cost {cost!r} can't compare {modality.plural}: use {' or '.join(modality.costs)}")
         return dataclasses.replace(
