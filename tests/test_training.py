@@ -80,6 +80,7 @@ CASES = {
     "components": {"components": 3, "every": 1, "exchange": 2},
     "components, conditional": {"components": 2, "conditional": True, "algorithm": "mini-batch"},
     "moving codes": {"code_rate": 0.1, "momentum": 0.2, "every": 2},
+    "moving codes, matched by themselves": {"code_rate": 0.1, "match": "codes", "momentum": 0.2, "components": 2},
     "fresh samples": {"fresh": 0.5, "fresh_batch": 16, "fresh_every": 3},
     "all of it": {"components": 3, "code_rate": 0.1, "fresh": 0.5, "fresh_batch": 16, "mapping": 1, "every": 1},
     "adam, no validation": {"optimizer": "adam", "validation_share": 0.0},

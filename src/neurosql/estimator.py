@@ -90,6 +90,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         components: int = Q.components,
         exchange: int = Q.exchange,
         code_rate: float = Q.code_rate,
+        match: str = Q.match,
         fresh: float = Q.fresh,
         fresh_batch: int = Q.fresh_batch,
         fresh_every: int = Q.fresh_every,
@@ -144,6 +145,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.components = components
         self.exchange = exchange
         self.code_rate = code_rate
+        self.match = match
         self.fresh = fresh
         self.fresh_batch = fresh_batch
         self.fresh_every = fresh_every

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import linear_sum_assignment
 from small_methods import build
 
 from neurosql import InputError, fit, open_run, prior
@@ -118,6 +119,28 @@ def test_moving_codes_go_down_their_own_gradient_and_end_on_the_lattice(digits, 
     method = fit(images, code_rate=0.1, **QUICK | {"momentum": 0.1}).method
     assert is_permutation(method)
     torch.testing.assert_close(method.codes, method.lattice[method.permutation])
+
+
+@pytest.mark.parametrize("components", [1, 3])
+@pytest.mark.parametrize("strategy", ["dense", "candidates"])
+def test_moved_codes_are_matched_to_the_nearest_lattice_points_together(digits, components, strategy):
+    method = build(
+        digits[0][:60, None], code_rate=0.1, match="codes", components=components, strategy=strategy, exchange=1
+    )
+    method.codes = method.codes + 0.3 * torch.randn(method.codes.shape, generator=method.random, dtype=torch.float64)
+    moved = method.codes.clone()
+    method.reassign()
+    costs = torch.cdist(moved, method.lattice).square()
+    rows, columns = linear_sum_assignment(costs.numpy())
+    found = costs[torch.arange(60), method.permutation].sum()
+    assert is_permutation(method)
+    assert float(found) == pytest.approx(float(costs[rows, columns].sum()), rel=1e-9 if strategy == "dense" else 0.05)
+    torch.testing.assert_close(method.codes, method.rho * method.lattice[method.permutation] + (1 - method.rho) * moved)
+
+
+def test_codes_that_do_not_move_can_not_be_matched_by_themselves(images):
+    with pytest.raises(InputError, match="match codes needs codes that move"):
+        fit(images, match="codes", **QUICK)
 
 
 def test_fresh_samples_come_closer_to_the_data(digits):

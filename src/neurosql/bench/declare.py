@@ -18,7 +18,8 @@ OF_DIGITS = 28
 """Pixels per side of an MNIST digit."""
 LATER = {
     **{"mapping": 0, "mapping_width": 128},
-    **{"components": 1, "exchange": 4, "code_rate": 0.0, "fresh": 0.0, "fresh_batch": 128, "fresh_every": 4},
+    **{"components": 1, "exchange": 4, "code_rate": 0.0, "match": "cost"},
+    **{"fresh": 0.0, "fresh_batch": 128, "fresh_every": 4},
 }
 """Settings added after the first results, with their defaults: runs that do not use them keep their hash."""
 IN_COLOUR = ("celeba", "afhq")

@@ -11,7 +11,8 @@ The decoder step is the training loop's; `training_step` takes one gradient step
 `reassign` for all images every K epochs (Algorithm 1), or for the images of one batch after each step (Algorithm 2).
 
 Three settings go beyond the paper. The lattice may be that of a mixture (see assign/clusters.py). Codes may also move
-by gradient between two assignments. And the decoder step may add
+by gradient between two assignments, and the cost matrix may then be that of |Z_i - Q_k|^2 / d, whose price does not
+depend on the size of an image. And the decoder step may add
 
     fresh            + w D(G_theta(z)),  z from the prior,
 
@@ -107,7 +108,8 @@ class QuantileAssignment(Searched):
             self.block_of[block.rows] = number
         if self.labels is not None:
             self.lattice_labels = self.labels[torch.cat([block.rows for block in self.blocks])]
-        self.strategies = {name: kind(self.cost, self.settings, self.clock) for name, kind in STRATEGIES.items()}
+        compare = Cost.named("l2") if self.by_codes else self.cost
+        self.strategies = {name: kind(compare, self.settings, self.clock) for name, kind in STRATEGIES.items()}
         self.dense = self.strategies["dense"]
         if self.settings.fresh:
             self.sliced = SlicedDistance(x, self.settings.fresh_batch, seed)
@@ -210,6 +212,11 @@ class QuantileAssignment(Searched):
         return self.settings.snap
 
     @property
+    def by_codes(self) -> bool:
+        """Whether codes that have moved are matched to the lattice, in place of images to generated images."""
+        return self.settings.match == "codes"
+
+    @property
     def rho(self) -> float:
         """The momentum in force: constant, or annealed linearly to 1 at the last assignment."""
         rho = self.settings.momentum
@@ -227,10 +234,14 @@ class QuantileAssignment(Searched):
 
     def _assign(self, blocks: list[Block], strategy: Strategy) -> None:
         """Assign the images of blocks to their lattice rows: their costs, their optima and their new codes."""
-        with self.clock("generate"):
-            decoded = self._decode_lattice(torch.cat([block.columns for block in blocks]))
-        parts = decoded.split([len(block) for block in blocks])
-        found = strategy.solve_all(blocks, self.x, parts, [self._warm(block) for block in blocks])
+        columns = torch.cat([block.columns for block in blocks])
+        if self.by_codes:
+            given, offered = self.codes, self.lattice[columns]
+        else:
+            with self.clock("generate"):
+                given, offered = self.x, self._decode_lattice(columns)
+        parts = offered.split([len(block) for block in blocks])
+        found = strategy.solve_all(blocks, given, parts, [self._warm(block) for block in blocks])
         for block, (solution, figures) in zip(blocks, found):
             self._take_over(block, solution, figures)
 

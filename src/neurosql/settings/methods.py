@@ -100,6 +100,9 @@ class QuantileSettings:
     code_rate: float = 0.0
     """Learning rate of the codes, which then also move by gradient between assignments; 0 moves them by assignment
     alone. The final codes are lattice points if `anneal` is on."""
+    match: Literal["cost", "codes"] = "cost"
+    """What an assignment compares. cost: images with the generated images of the lattice; codes: codes that have moved
+    with the lattice points themselves, which takes next to no time, whatever the size of the images."""
     fresh: float = 0.0
     """Weight of the sliced Wasserstein distance between fresh samples and the training data, so that the generator also
     learns between its codes; 0 leaves it out."""
@@ -126,6 +129,8 @@ class QuantileSettings:
         at_least(self, 2, "fresh_batch")
         if not 0 < self.momentum <= 1:
             raise InputError(f"momentum must be in (0, 1], got {self.momentum}: 0 would never learn")
+        if self.match == "codes" and not self.code_rate:
+            raise InputError("match codes needs codes that move: give code_rate, 0.15 say")
         if self.strategy == "candidates" and self.assignment != "exact":
             raise InputError(
                 f"strategy candidates needs assignment exact, got {self.assignment!r}: use exact, or strategy dense"
