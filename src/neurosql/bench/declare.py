@@ -36,10 +36,12 @@ class Scale:
     classifier_steps: int = 1200
     epochs: int | None = None
     """Epochs, where a bench of many runs has fewer than the budget allows a single one."""
+    held_out: int = 2048
+    """At most as many images to validate on, and to test on."""
 
 
 SCALES = {
-    SMOKE: Scale(images=40, pixels=8, seeds=2, samples=24, synthetic=60, classifier_steps=5),
+    SMOKE: Scale(images=40, pixels=8, seeds=2, samples=24, synthetic=60, classifier_steps=5, held_out=64),
     LAPTOP: Scale(images=2000, pixels=32, seeds=5, samples=2048, epochs=40),
     PAPER: Scale(images=2000, pixels=None, seeds=5, samples=2048, size="paper"),
 }
