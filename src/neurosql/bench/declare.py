@@ -44,10 +44,12 @@ class Scale:
     classifier_steps: int = 1200
     epochs: int | None = None
     """Epochs, if the runs of a bench have fewer than the budget allows a single run."""
+    held_out: int = 2048
+    """Largest number of validation images, and of test images."""
 
 
 SCALES = {
-    SMOKE: Scale(images=40, pixels=8, seeds=2, samples=24, synthetic=60, classifier_steps=5),
+    SMOKE: Scale(images=40, pixels=8, seeds=2, samples=24, synthetic=60, classifier_steps=5, held_out=64),
     LAPTOP: Scale(images=2000, pixels=32, seeds=5, samples=2048, epochs=40),
     PAPER: Scale(images=2000, pixels=None, seeds=5, samples=2048, size="paper"),
 }

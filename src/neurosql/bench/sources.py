@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from neurosql import data, files
-from neurosql.bench.declare import OF_DIGITS, Job
+from neurosql.bench.declare import OF_DIGITS, Job, scale_of
 from neurosql.data import mnist_sample, splits
 from neurosql.data.imageset import ImageSet
 from neurosql.errors import InputError
@@ -20,7 +20,6 @@ from neurosql.settings import DataSettings
 VARIABLE = "NEUROSQL_DATA"
 EMBEDDED = 4096
 """Training digits that come with the package."""
-MOST_HELD_OUT = 2048
 LEAST = 240
 """Samples that are read even for a handful of training images, so that some are left to test on."""
 
@@ -87,7 +86,7 @@ def read(job: Job, source: str, split: Path) -> ImageSet:
         kept = splits.draw(len(record["train"]), job.images, job.seed, labels)
         record["train"] = np.array(record["train"])[kept].tolist()
         for part in ("validation", "test"):
-            most = min(MOST_HELD_OUT, 20 * job.images)
+            most = min(scale_of(job.budget).held_out, 20 * job.images)
             if len(record.get(part, [])) > most:
                 chosen = splits.draw(len(record[part]), most, job.seed)
                 record[part] = np.array(record[part])[chosen].tolist()

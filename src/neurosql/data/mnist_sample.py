@@ -17,7 +17,9 @@ VALIDATION = 256
 def read() -> Arrays:
     """All digits, in the order of their parts."""
     with files("neurosql.data").joinpath(FILE).open("rb") as file, np.load(file, allow_pickle=False) as stored:
-        images = np.concatenate([stored["train_images"], stored["test_images"]])
+        # An array is unpacked each time that it is asked for.
+        train, test = stored["train_images"], stored["test_images"]
         labels = np.concatenate([stored["train_labels"], stored["test_labels"]])
-        counts = len(stored["train_images"]), VALIDATION, len(stored["test_images"]) - VALIDATION
-    return Arrays(images, labels, parts=np.repeat(["train", "validation", "test"], counts), layout="nhw")
+    counts = len(train), VALIDATION, len(test) - VALIDATION
+    parts = np.repeat(["train", "validation", "test"], counts)
+    return Arrays(np.concatenate([train, test]), labels, parts=parts, layout="nhw")
