@@ -43,8 +43,8 @@ from neurosql.similarity import (
 NAMES = ("ssim+l1", "ssim", "l1", "l2", "colour")
 DEFAULT_MEMORY = 256 * 2**20
 
-# Weight of the term of colour. With half of it, samples of photographs lose more than half of their colour; with twice
-# as much, brightness suffers.
+# Weight of the term of colour. With half of it, samples of photographs vary half as much in colour as they should; with
+# twice as much, brightness suffers.
 CHROMA = 6.0
 # e: differences of chroma from here on count in proportion.
 FAINT = 0.05
