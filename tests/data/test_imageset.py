@@ -11,7 +11,7 @@ from PIL import Image
 
 from neurosql import InputError, data
 from neurosql.data.imageset import RANK, ImageSet, encode_labels, from_array, layout_of
-from neurosql.modality import MODALITIES
+from neurosql.modality import MODALITIES, of_shape
 from neurosql.similarity import ssim
 
 
@@ -253,5 +253,6 @@ def test_folders_of_real_images_are_read(shared_data, name, shape):
 )
 def test_a_set_knows_its_modality_and_the_layout_of_its_rank(shape, kind):
     images = ImageSet(np.zeros((2, *shape), np.float32))
-    assert images.modality is MODALITIES[kind] and images.kind == kind
+    assert images.modality is of_shape(shape) and images.modality.name == images.kind == kind
+    assert images.modality.axes == MODALITIES[kind].axes
     assert RANK[layout_of(shape)] == 1 + len(shape) - (layout_of(shape) == "nhw")
