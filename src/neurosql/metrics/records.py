@@ -1,20 +1,20 @@
 """What a score is: one record per score, with its direction, its floor, its features, its modes and its function.
 
 Tables, pages, plots and tests of differences read the record and nothing else. To add a score, write a function and a
-record, and name the record in `BUILT_IN`; a package of its own names it as an entry point of the group
-`neurosql.scores` instead. Nothing here imports torch: the function is named, and imported when an evaluation runs.
+record, and list the record in `BUILT_IN`. Another package lists it as an entry point of the group `neurosql.scores`
+instead. Nothing here imports torch: a record holds the name of its function, which is imported when an evaluation runs.
 
-The family says what the function gets and what it gives:
+The family says which arguments the function takes:
 
-    sets        (made, real): two sets of features (n, p); the floor has training images in the place of samples
+    sets        (made, real): two sets of features (n, p); for the floor, training images take the place of samples
     pairs       (made, real): two batches of images (n, *shape), pair by pair; runs in every mode of the record
     codes       (codes, labels): the codes (n, d) of the training images and their labels (n,)
     whole       (context): everything that the evaluation has
-    copies, downstream: as `whole`, at a place of their own in the order of the evaluation
+    copies, downstream: like `whole`, but with their own place in the order of the evaluation
     resource    no function: the bench measures it
 
-A function gives a number, an array (n,) of which the mean is the score, a `Measure`, or a dictionary of these by name
-of the score: records that name one function share one call.
+A function returns a number, an array (n,) whose mean is the score, a `Measure`, or a dictionary of these by the name of
+the score. Records with the same function share one call.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ FAMILIES: dict[str, str] = {
     "downstream": "neurosql.metrics.whole:measure",
     "whole": "neurosql.metrics.whole:measure",
 }
-"""Who computes the scores of a family, in the order of the evaluation."""
+"""The function that computes the scores of each family, in the order of the evaluation."""
 RESOURCE = "resource"
 TAKES: dict[str, tuple[str, ...]] = {
     "sets": ("made", "real"),
     "pairs": ("made", "real"),
     "codes": ("codes", "labels"),
 }
-"""What the function of a family gets unless its record says otherwise; of the other families, the context."""
+"""Arguments of the functions of a family, unless the record says otherwise; other families get the context."""
 
 REAL = "real against real"
 TRAINED = "real training images"
@@ -59,7 +59,7 @@ FLOORS: dict[str, str] = {
     TRAINED: "the same classifier after training images in the place of samples",
     CHANCE: "what labels at random give",
 }
-"""What a floor may be, and what that means."""
+"""The kinds of floors, and what each means."""
 
 
 @dataclass(frozen=True)
@@ -72,30 +72,30 @@ class ScoreRecord:
     function: str = ""
     """`module:function`; empty for a resource."""
     floor: str = ""
-    """What its floor is, in a few words that a page can print; empty where it has none."""
+    """What its floor is, in a few words that a page can print; empty if it has none."""
     features: tuple[str, ...] = ()
-    """Features that the images may be compared by."""
+    """Features by which images may be compared."""
     modes: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
-    """Names of what the function gets, in order; by default what its family gives.
+    """Names of the function's arguments, in order; by default those of its family.
 
-    Besides made, real, codes and labels there are `seed`; `weights`, those that the record names; and for codes
-    `images`, the training images, and `drawn`, codes from the law that is sampled.
+    Besides made, real, codes and labels, it may take `seed` and `weights` (those in the record's field of that name).
+    Scores of codes may also take `images`, the training images, and `drawn`, codes from the law that is sampled.
     """
     weights: str = ""
-    """Published weights that it needs: without them it is left out."""
+    """Published weights that it needs; without them, the score is left out."""
     kinds: tuple[str, ...] = ()
-    """Kinds of data that it can look at, `colour image` among them; empty is all of them."""
+    """Kinds of data that it can judge, such as `image` or `colour image`; empty means all."""
     averaged: bool = False
-    """Whether it is the mean over all networks of its feature space, not the value of the first."""
+    """Whether it is the mean over all networks of its feature space, rather than the value of the first."""
     every: bool = False
-    """Of pairs: over all training images and their reconstructions, not over the pairs of the evaluation."""
+    """Pairs only: use all training images and their reconstructions, rather than the pairs of the evaluation."""
     least: int = 0
-    """Samples that it needs on each side."""
+    """Fewest samples that it needs on each side."""
     chosen: bool = False
-    """Of a resource: chosen before anything runs, so that there is nothing to test or to plot."""
+    """Resources only: it is set before a run, so there is nothing to test or to plot."""
     note: str = ""
-    """What a reader has to know beside each value."""
+    """What a reader should know about each value."""
 
     def __post_init__(self) -> None:
         known = (*FAMILIES, RESOURCE)
