@@ -42,7 +42,8 @@ class Train:
     method: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(METHODS) + "}")] = "neurosql"
     """Learning principle; `--method NAME --help` shows the method's own settings."""
     preset: Preset = "recommended"
-    """Defaults of the method's settings: as practitioners recommend, or as in the paper."""
+    """Defaults of the method's settings: as practitioners recommend, or as in the paper. For neurosql also map, for a
+    plane with clearer samples (latent dimension 2), and samples, for the best samples (latent dimension 8)."""
     budget: Budget = "laptop"
     """Epochs and batch size: smoke (seconds), laptop (minutes on two cores) or paper."""
     generator: GeneratorSettings = field(default_factory=GeneratorSettings)

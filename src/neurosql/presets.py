@@ -1,6 +1,7 @@
 """Presets, sizes and budgets: three words that mean the same for every method.
 
-- a preset sets the method's own choices: `paper`, as in the paper, or `recommended`, as practitioners choose;
+- a preset sets the method's own choices: `paper`, as in the paper, or `recommended`, as practitioners choose; some
+  methods also have presets for one purpose, such as `map` and `samples`;
 - a size sets the widths of the networks (`GeneratorSettings.size`);
 - a budget sets the epochs and the batch size: `smoke` (seconds), `laptop` (minutes on two cores) or `paper`.
 
@@ -15,7 +16,7 @@ from neurosql.errors import InputError
 from neurosql.settings.methods import METHODS, PAPER
 from neurosql.settings.whole import Settings
 
-Preset = Literal["recommended", "paper"]
+Preset = Literal["recommended", "paper", "map", "samples"]
 Budget = Literal["smoke", "laptop", "paper"]
 
 BUDGETS: dict[str, dict[str, Any]] = {

@@ -98,6 +98,17 @@ def test_a_mixture_is_saved_sampled_and_encoded(images, conditional, tmp_path):
     assert "components" in again.method.facts()["lattice"]
 
 
+def test_a_map_is_blank_where_no_samples_come_from(images, tmp_path):
+    from neurosql.report.pictures import latent_map
+
+    plain, mixed = (fit(images, components=count, **QUICK) for count in (1, 3))
+    blank = [(latent_map(run) == 1).all((1, 2, 3)) for run in (plain, mixed)]
+    assert not blank[0].any() and 0.05 < blank[1].mean() < 0.9
+    drawn, _ = mixed.method.draw_usual(1000, None, torch.Generator().manual_seed(0))
+    assert mixed.method.reaches(drawn).double().mean() > 0.9
+    assert not mixed.method.reaches(torch.full((1, 2), 50.0)).any()
+
+
 def test_components_are_for_the_normal_prior(digits):
     with pytest.raises(InputError, match="components are for the normal prior, got 3 and ball"):
         build(digits[0][:50, None], components=3, law=prior.Ball(2))

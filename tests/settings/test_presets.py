@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from typing import get_args
 
 import pytest
 
@@ -116,3 +117,14 @@ def test_flags_of_version_0_1_0_work_with_a_notice(tmp_path, capsys):
         and "--pairs has been renamed to --strategy" in notices
     )
     assert open_run(tmp_path / "run").settings.quantile.strategy == "candidates"
+
+
+def test_a_method_may_have_presets_for_one_purpose():
+    for name, changes in METHODS["neurosql"].purposes.items():
+        chosen, usual = (presets.settings(preset=preset).flat() for preset in (name, "recommended"))
+        assert {key for key in chosen if chosen[key] != usual[key]} <= changes.keys()
+        assert all(chosen[key] == value for key, value in changes.items())
+        assert presets.settings(preset=name, components=3).quantile.components == 3
+    with pytest.raises(InputError, match="the presets of vae are recommended, paper, got 'map'"):
+        presets.settings("vae", "map")
+    assert set(get_args(presets.Preset)) == {"recommended", "paper", *METHODS["neurosql"].purposes}

@@ -34,7 +34,7 @@ FEWEST = 8
 """Fewest images per component, on average."""
 COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30)
 """Numbers of components that `choose` compares."""
-PLENTY = 50
+PLENTY = 80
 """Fewest images per component, on average, where the number is chosen."""
 HELD_OUT = 0.2
 

@@ -286,6 +286,10 @@ class Method(ABC):
         """Codes (n, d) whose range a map of the latent space should cover, if `has_codes`."""
         return self.codes
 
+    def reaches(self, codes: Tensor) -> Tensor:
+        """Whether samples come from the neighbourhood of each of these codes (m, d): (m,) bool, if `has_codes`."""
+        return torch.ones(len(codes), dtype=torch.bool)
+
     def state(self) -> dict[str, Tensor]:
         """Everything that changes in training, as tensors."""
         state = {

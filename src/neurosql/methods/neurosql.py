@@ -46,6 +46,7 @@ from neurosql.sliced import SlicedDistance
 
 LARGE = 8000
 FAR = 0.6
+RARE = 0.01
 FIGURES = ("cost", "gap", "relative_gap", "changed", "compared", "relative_gap_estimate")
 
 
@@ -341,6 +342,13 @@ class QuantileAssignment(Searched):
 
     def spanned(self) -> Tensor:
         return self.lattice
+
+    def reaches(self, codes: Tensor) -> Tensor:
+        """Everywhere for one component; for more, where the mixture is denser than at its least likely codes."""
+        if self.law is None or self.classes:
+            return super().reaches(codes)
+        least = self.law.log_prob(self.lattice.cpu().double()).quantile(RARE)
+        return self.law.log_prob(codes.cpu().double()) >= least
 
     def notes(self) -> list[str]:
         notes = []

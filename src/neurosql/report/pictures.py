@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 
 from neurosql.metrics.memorisation import Memorisation
@@ -197,7 +198,10 @@ def latent_map(run: Run) -> np.ndarray:
     codes[:, 0] = np.tile(across, len(down))
     if codes_seen.shape[1] > 1:
         codes[:, 1] = np.repeat(down, MAP_SIDE)
-    return run.decode(codes)
+    decoded = run.decode(codes)
+    # Where no samples come from, the map is blank, as the sea is on a map.
+    decoded[~run.method.reaches(torch.from_numpy(codes)).cpu().numpy()] = 1.0
+    return decoded
 
 
 def map_caption(run: Run) -> str:

@@ -299,6 +299,13 @@ NEUROSQL = MethodRecord(
     "neurosql.methods.neurosql:QuantileAssignment",
     QuantileSettings,
     paper={"every": 5, "momentum": 0.7, "anneal": False, "start": "random"},
+    purposes={
+        "map": {"mapping": 2, "components": 10, "fresh": 0.5},
+        "samples": {
+            **{"mapping": 2, "mapping_width": 256, "components": 0, "code_rate": 0.15, "momentum": 0.1},
+            **{"fresh": 0.5, "fresh_every": 2},
+        },
+    },
 )
 VAE = MethodRecord(
     "vae",
