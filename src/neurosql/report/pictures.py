@@ -209,7 +209,8 @@ def map_caption(run: Run) -> str:
     if run.method.classes:
         return "decoded images, one row per class, along the first latent dimension"
     rest = "" if run.settings.generator.latent_dim <= 2 else ", the other dimensions at their median"
-    return f"decoded images over the plane of the first two latent dimensions{rest}"
+    sea = "" if bool(run.method.reaches(run.method.spanned()).all()) else "; blank where no samples come from"
+    return f"decoded images over the plane of the first two latent dimensions{rest}{sea}"
 
 
 def curves(history: list[dict[str, Any]], path: Path) -> None:
