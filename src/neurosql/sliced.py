@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,11 +61,22 @@ class SlicedDistance:
     def __call__(self, y: Tensor, random: torch.Generator) -> Tensor:
         """D(y) of samples y (batch, ...), differentiable; `random` chooses the directions."""
         total = y.new_zeros(())
-        for values, (directions, quantiles) in zip(self.features(y), self.banks):
-            used = torch.randperm(directions.shape[1], generator=random)[:USED].to(y.device)
-            ordered = (values @ directions[:, used]).sort(0).values
-            total = total + (ordered - quantiles[:, used]).square().mean()
+        for values, bank in zip(self.features(y), self.banks):
+            used = torch.randperm(BANK, generator=random)[:USED].to(y.device)
+            ordered = (values @ bank.axes @ bank.directions[:, used]).sort(0).values
+            total = total + (ordered - bank.quantiles[:, used]).square().mean()
         return total / len(self.banks)
+
+
+class Bank(NamedTuple):
+    """Directions in the space of one kind of features, and the quantiles of the data along them."""
+
+    axes: Tensor
+    """(p, r): principal axes of the features, each divided by the standard deviation along it."""
+    directions: Tensor
+    """(r, BANK): unit vectors."""
+    quantiles: Tensor
+    """(batch, BANK)."""
 
 
 def random_features(shape: tuple[int, ...], random: torch.Generator) -> Features:
@@ -100,8 +112,8 @@ def _normal(shape: tuple[int, ...], fan_in: int, random: torch.Generator) -> Ten
     return torch.randn(shape, generator=random) * math.sqrt(2 / fan_in)
 
 
-def _bank(features: Tensor, batch: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Directions (p, BANK) and the quantiles (batch, BANK) of features (n, p) along them."""
+def _bank(features: Tensor, batch: int, random: torch.Generator) -> Bank:
+    """The bank of features (n, p) of the data."""
     axes = Axes.of(features, min(COMPONENTS, max(1, len(features) // FEWEST)))
     scores = axes.project(features)
     if axes.basis is None:
@@ -111,10 +123,10 @@ def _bank(features: Tensor, batch: int, random: torch.Generator) -> tuple[Tensor
     else:
         rotation = axes.basis
     spread = scores.std(0, correction=0)
-    unit = torch.randn(scores.shape[1], BANK, generator=random).to(features)
-    unit = unit / unit.norm(dim=0) / spread.clamp(min=FAINTEST * float(spread.max()) or 1.0)[:, None]
-    directions = rotation.to(unit) @ unit
-    return directions, _quantiles(features @ directions, batch)
+    whitening = rotation.to(features) / spread.clamp(min=FAINTEST * float(spread.max()) or 1.0).to(features)
+    directions = torch.randn(scores.shape[1], BANK, generator=random).to(features)
+    directions = directions / directions.norm(dim=0)
+    return Bank(whitening, directions, _quantiles(features @ whitening @ directions, batch))
 
 
 def _quantiles(values: Tensor, count: int) -> Tensor:
