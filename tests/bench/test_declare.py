@@ -1,15 +1,17 @@
 """Declarations: which runs an experiment has, and what tells them apart."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from neurosql import presets
 from neurosql.bench import rows
-from neurosql.bench.declare import SCALES, Job
+from neurosql.bench.declare import LATER, SCALES, Job
 from neurosql.bench.experiments import EXPERIMENTS
 from neurosql.bench.experiments.choices import DIFFER, TO_OURS, TO_PAPER
 from neurosql.modality import of_shape
+from neurosql.settings import Settings
 
 
 @pytest.mark.parametrize("budget", SCALES)
@@ -63,3 +65,11 @@ def test_the_choices_are_all_that_ours_and_the_papers_settings_differ_in():
     assert {jobs[arm].key for arm in ("NeuroSQL, paper", "NeuroSQL")} <= {
         job.key for job in EXPERIMENTS["mnist"].jobs("laptop", 1)
     }
+
+
+def test_settings_added_later_leave_the_hash_of_a_run_that_does_not_use_them():
+    usual = Settings().flat()
+    assert {name: usual[name] for name in LATER} == LATER
+    job = next(iter(EXPERIMENTS["mnist"].jobs("laptop", 1)))
+    mapped = replace(job, settings=replace(job.settings, generator=replace(job.settings.generator, mapping=2)))
+    assert mapped.config != job.config

@@ -108,7 +108,7 @@ class QuantileSettings:
     learns between its codes; 0 leaves it out."""
     fresh_batch: int = 128
     """Fresh samples that are compared with the training data at a time."""
-    fresh_every: int = 4
+    fresh_every: int = 6
     """Steps between two such comparisons."""
     penalty: float = 0.0
     """lambda: weight of the explicit penalty R(theta), the sum of squared generator weights."""
@@ -300,10 +300,10 @@ NEUROSQL = MethodRecord(
     QuantileSettings,
     paper={"every": 5, "momentum": 0.7, "anneal": False, "start": "random"},
     purposes={
-        "map": {"mapping": 2, "components": 10, "fresh": 0.5},
+        "map": {"mapping": 2, "components": 10, "fresh": 0.75},
         "samples": {
             **{"mapping": 2, "mapping_width": 256, "components": 0, "code_rate": 0.15, "momentum": 0.1},
-            **{"fresh": 0.5, "fresh_every": 2},
+            "fresh": 1.5,
         },
     },
 )
