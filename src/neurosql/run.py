@@ -75,14 +75,17 @@ class Run:
         `sampler` is one of those in the method's record, by default its usual one; `steps`, `components` and `fraction`
         are for samplers that have them.
         """
+        return self.draw(n, label, seed, Sampling(sampler, steps, components, fraction))
+
+    def draw(
+        self, n: int, label: Any = None, seed: int | None = None, how: Sampling = USUAL
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """`sample`, with the choice of a sampler as one value."""
         if n < 1:
             raise InputError(f"the number of samples must be at least 1, got {n}")
         random = torch.Generator()
         random.manual_seed(seed) if seed is not None else random.seed()
-        chosen = Sampling(sampler, steps, components, fraction)
-        images, labels = self.method.sample(
-            n, self.class_number(label), random, self.usual if chosen == USUAL else chosen
-        )
+        images, labels = self.method.sample(n, self.class_number(label), random, self.usual if how == USUAL else how)
         return images.cpu().numpy(), None if labels is None else labels.cpu().numpy()
 
     def class_number(self, label: Any) -> int | None:

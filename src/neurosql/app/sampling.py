@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def sample(
     how = how or Sampling()
     run = runs.open_run(path)
     modality = run.data.modality
-    images, labels = run.sample(n, label, seed, **dataclasses.asdict(how))
+    images, labels = run.draw(n, label, seed, how)
     words = "".join(f"-{part}" for part in (label, how.sampler) if part is not None)
     suffix = ".png" if modality.is_picture else ".npy"
     target = Path(out) if out else Path(path) / f"samples-seed{seed}{words}{suffix}"

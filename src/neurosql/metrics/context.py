@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -23,7 +22,7 @@ from neurosql.metrics.measure import Measure
 from neurosql.metrics.records import ScoreRecord
 from neurosql.metrics.score import Score
 from neurosql.registry import imported
-from neurosql.settings import Settings
+from neurosql.settings import Sampling, Settings
 
 LEAST_UNSEEN = 20
 
@@ -47,16 +46,8 @@ class Model(Protocol):
     def has_codes(self) -> bool:
         """Whether samples have codes."""
 
-    def sample(
-        self,
-        n: int,
-        label: Any = None,
-        seed: int | None = None,
-        *,
-        sampler: str | None = None,
-        steps: int | None = None,
-        components: int | None = None,
-        fraction: float | None = None,
+    def draw(
+        self, n: int, label: Any = None, seed: int | None = None, how: Sampling = ...
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """New images, and their class numbers."""
 
@@ -106,7 +97,7 @@ class Context:
 
     def draw(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
         """n new samples and, in the class-conditional case, their class numbers, from the chosen sampler."""
-        return self.run.sample(n, seed=seed, **dataclasses.asdict(self.options.sampling))
+        return self.run.draw(n, seed=seed, how=self.options.sampling)
 
     @cached_property
     def reconstructions(self) -> np.ndarray:
