@@ -33,9 +33,9 @@ def lay_out(prior: Prior, n: int, labels: Tensor | None, seed: int) -> tuple[Ten
 
     Each class has a sublattice of its own; they are stacked in the order of the classes.
     """
+    blocks = _blocks(n, labels)
     if labels is None:
-        return prior.lattice(n, seed), [Block(torch.arange(n), torch.arange(n))]
-    blocks = _by_class(labels)
+        return prior.lattice(n, seed), blocks
     # Seeded from seed and class: one class's codes do not depend on which other classes there are.
     pieces = [prior.lattice(len(block), _child(seed, block.label or 0)) for block in blocks]
     return torch.cat(pieces), blocks
@@ -63,7 +63,7 @@ def lay_out_components(
     A count of 0 chooses the number for each class.
     """
     dim, most = prior.dim, count or COUNTS[-1]
-    blocks = [Block(torch.arange(len(x)), torch.arange(len(x)))] if labels is None else _by_class(labels)
+    blocks = _blocks(len(x), labels)
     weights = torch.zeros(classes or 1, most, dtype=torch.float64)
     means = torch.zeros(classes or 1, most, dim, dtype=torch.float64)
     factors = torch.eye(dim, dtype=torch.float64).repeat(classes or 1, most, 1, 1)
@@ -89,8 +89,10 @@ def lay_out_components(
     return Layout(torch.cat(pieces), blocks, parts, Mixture(weights, means, factors))
 
 
-def _by_class(labels: Tensor) -> list[Block]:
-    """One block per class, in the order of the classes."""
+def _blocks(n: int, labels: Tensor | None) -> list[Block]:
+    """One block of all n images, or one per class, in the order of the classes."""
+    if labels is None:
+        return [Block(torch.arange(n), torch.arange(n))]
     labels = labels.cpu()
     blocks: list[Block] = []
     filled = 0
