@@ -14,7 +14,7 @@ ROOMS = [
     # settings and records
     *("modality", "settings", "presets"),
     # the loss, the prior, the assignment
-    *("engine", "similarity", "colour", "cost", "prior", "density", "samplers", "assign", "sliced"),
+    *("engine", "similarity", "colour", "cost", "prior", "density", "dimension", "samplers", "assign", "sliced"),
     # networks
     *("networks", "generators", "encode"),
     # learning principles, data, scores

@@ -42,7 +42,8 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     read as is printed with `verbose=1` and kept in `input_`.
 
     The constructor's settings are those of `neurosql train`, and `neurosql train --help` explains each;
-    `random_state` is the command line's seed, and `prior` may also be an object of `neurosql.prior`.
+    `random_state` is the command line's seed, and `prior` may also be an object of `neurosql.prior`. With
+    `latent_dim="auto"`, `fit` chooses the number, which `codes_` then has as columns.
 
     Attributes
     ----------
@@ -65,7 +66,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        latent_dim: int = G.latent_dim,
+        latent_dim: int | str = G.latent_dim,
         *,
         generator: str = G.generator,
         size: str = G.size,
@@ -223,7 +224,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Samples of codes (n, latent_dim), in the layout and units that `fit` was given (images in [0, 1])."""
         fitted = self._fitted()
         codes = np.asarray(X, dtype=np.float32)
-        dim = fitted.settings.generator.latent_dim
+        dim = fitted.settings.generator.dim
         if codes.ndim != 2 or codes.shape[1] != dim:
             raise InputError(f"codes must have shape (n, {dim}), got {codes.shape}")
         labels = self._labels(y, len(codes))
@@ -291,7 +292,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_ = np.array(fitted.like.classes)
         if not fitted.data.modality.axes:
             self.n_features_in_ = fitted.data.shape[0]
-        self._n_features_out = fitted.settings.generator.latent_dim
+        self._n_features_out = fitted.settings.generator.dim
         self.codes_ = fitted.method.codes.cpu().numpy()
         if images is not None and len(images) > len(fitted.index):
             trained = self.codes_

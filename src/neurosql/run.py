@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import neurosql
-from neurosql import methods, presets, prior
+from neurosql import dimension, methods, presets, prior
 from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet, from_array, from_dataset
 from neurosql.data.dataset import is_dataset
@@ -49,6 +49,8 @@ class Run:
     """Positions in the source of the samples of each part."""
     usual: Sampling = USUAL
     """How samples are drawn by default."""
+    notes: list[str] = dataclasses.field(default_factory=list)
+    """What was chosen by the training images, and why: sentences for the user."""
 
     @property
     def has_codes(self) -> bool:
@@ -267,14 +269,17 @@ def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = Non
         # A class without training images has no codes to validate on.
         heldout = heldout.take(np.flatnonzero(np.isin(heldout.labels, images.labels[index]))) or None
     device = _device(training.device)
+    x, y = _tensors(images, index, device)
+    settings, notes = dimension.resolved(settings, x, law)
     classes = len(images.classes) if conditional else None
     method = methods.make(Task(settings, tuple(images.shape), classes, law)).to(device)
-    method.attach(*_tensors(images, index, device), training.seed)
+    method.attach(x, y, training.seed)
     origin = Origin.of(images, len(index), 0 if heldout is None else len(heldout))
     labels = None if images.labels is None else images.labels[index]
     found = images.reading.found if images.reading else 0
     split = {"count": found or len(images), **parts}
-    return Run(settings, origin, method, images.take(np.arange(0)), index, labels, [], split=split), heldout
+    like = images.take(np.arange(0))
+    return Run(settings, origin, method, like, index, labels, [], split=split, notes=notes), heldout
 
 
 def _fit(
@@ -412,4 +417,4 @@ def _summary(run: Run, heldout: ImageSet | None) -> str:
     if run.settings.method != Settings.method:
         lines.append(f"method     {run.settings.method}, {run.method.title}")
     lines += [f"{name:<10} {fact}" for name, fact in run.method.facts().items()]
-    return "\n".join(lines + [f"note       {note}" for note in run.method.notes()])
+    return "\n".join(lines + [f"note       {note}" for note in (*run.notes, *run.method.notes())])

@@ -69,7 +69,7 @@ class Task:
     @property
     def latent_dim(self) -> int:
         """d, the length of a code."""
-        return self.settings.generator.latent_dim
+        return self.settings.generator.dim
 
     def generator(self) -> Generator:
         """The generator with its initial weights, on the CPU."""
@@ -78,7 +78,7 @@ class Task:
         network = generators.make(
             chosen.generator,
             self.shape,
-            chosen.latent_dim,
+            chosen.dim,
             size=chosen.size,
             width=chosen.width,
             classes=self.classes,

@@ -208,7 +208,7 @@ def map_caption(run: Run) -> str:
     """What the map of a run shows."""
     if run.method.classes:
         return "decoded images, one row per class, along the first latent dimension"
-    rest = "" if run.settings.generator.latent_dim <= 2 else ", the other dimensions at their median"
+    rest = "" if run.settings.generator.dim <= 2 else ", the other dimensions at their median"
     sea = "" if bool(run.method.reaches(run.method.spanned()).all()) else "; blank where no samples come from"
     return f"decoded images over the plane of the first two latent dimensions{rest}{sea}"
 

@@ -18,10 +18,15 @@ def at_least(settings: Any, least: int, *names: str) -> None:
 def check_choices(settings: Any) -> None:
     """Refuse a Literal field that is none of its choices: a dataclass does not check that itself."""
     for name, hint in get_type_hints(type(settings)).items():
-        choices = [choice for choice in _leaves(hint) if isinstance(choice, str)]
+        leaves = _leaves(hint)
+        choices = [choice for choice in leaves if isinstance(choice, str)]
         value = getattr(settings, name)
-        if choices and value is not None and value not in choices:
+        if not choices or value is None or value in choices:
+            continue
+        if int not in leaves:
             raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        if isinstance(value, str):
+            raise InputError(f"{name} must be a whole number or {' or '.join(choices)}, got {value!r}")
 
 
 def _leaves(hint: Any) -> list[Any]:

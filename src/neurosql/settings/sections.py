@@ -29,18 +29,26 @@ class GeneratorSettings:
     codes that do not lie as the images do."""
     mapping_width: int = 128
     """Units of each of these layers."""
-    latent_dim: int = 2
-    """Dimension d of the latent space."""
+    latent_dim: int | Literal["auto"] = 2
+    """Dimension d of the latent space. auto is the data's own dimension, estimated from distances between neighbours,
+    but no more than the images can fill: 6 for 500 of them, 8 for 2,000, 12 for 60,000."""
     conditional: bool = False
     """Make the model class-conditional: each class gets its own sublattice, and the generator is told the class."""
 
     def check(self) -> None:
         """Refuse what can't be used."""
         check_choices(self)
-        at_least(self, 1, "latent_dim", "width", "mapping_width")
+        at_least(self, 1, "width", "mapping_width", *(() if self.latent_dim == AUTO else ("latent_dim",)))
         at_least(self, 0, "mapping")
         if self.generator != AUTO and self.generator not in BACKBONES:
             raise InputError(f"generator must be one of {', '.join((AUTO, *BACKBONES))}, got {self.generator!r}")
+
+    @property
+    def dim(self) -> int:
+        """The latent dimension as a number, which `auto` becomes once the training images are known."""
+        if isinstance(self.latent_dim, str):
+            raise InputError(f"latent_dim {self.latent_dim} is chosen by the training images: give a number instead")
+        return self.latent_dim
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,10 @@ class Settings:
         return {"method": self.method} | {k: v for fields in self.sections().values() for k, v in fields.items()}
 
     def resolve(self, kind: str | Modality) -> Settings:
-        """Replace `auto` by what fits the data: a modality, or the name of one: image, signal, volume or vector."""
+        """Replace `auto` by what fits the data: a modality, or the name of one: image, signal, volume or vector.
+
+        The latent dimension stays as it is: it takes the samples themselves to choose one (`dimension.resolved`).
+        """
         modality = MODALITIES[kind] if isinstance(kind, str) else kind
         generator = self.generator.generator
         if generator == AUTO:
