@@ -8,7 +8,7 @@ import torch
 from sklearn.datasets import make_swiss_roll
 from sklearn.neighbors import NearestNeighbors
 
-from neurosql import InputError, NeuroSQL, dimension, fit, open_run, prior
+from neurosql import InputError, NeuroSQL, dimension, fit, open_run, presets, prior
 from neurosql.checkpoint import CHECKPOINT, CODES, MODEL
 from neurosql.cli import main
 from neurosql.cost import Cost
@@ -127,6 +127,12 @@ def test_colour_images_are_compared_as_their_cost_sees_them():
     assert [f"about {found:.0f}" in dimension.choose(x, cost)[1] for found in own] == [True, False]
 
 
+@pytest.mark.parametrize("preset, default", [("recommended", 2), ("paper", 2), ("map", 2), ("samples", "auto")])
+def test_only_the_preset_for_samples_chooses_by_the_data(preset, default):
+    assert presets.settings(preset=preset).generator.latent_dim == default
+    assert presets.settings(preset=preset, latent_dim=5).generator.dim == 5
+
+
 def test_a_dimension_is_a_whole_number_or_auto():
     for bad in ("many", ""):
         with pytest.raises(InputError, match="latent_dim must be a whole number or auto"):
@@ -181,7 +187,7 @@ def test_a_prior_of_the_callers_own_has_its_dimension(noise, capsys):
 def test_the_command_line_says_it_once_and_the_folder_has_the_number(tmp_path, capsys):
     options = ["--generator", "mlp", "--width", "8", "--budget", "smoke", "--limit", "100"]
     path = str(tmp_path / "run")
-    assert main(["train", "mnist-sample", *options, "--latent-dim", "auto", "--out", path]) == 0
+    assert main(["train", "mnist-sample", *options, "--preset", "samples", "--out", path]) == 0
     printed = capsys.readouterr().out
     assert printed.count("note       latent dimension 5: about 2.5 codes per axis for 100 images; the data have") == 1
     assert main(["info", path]) == 0

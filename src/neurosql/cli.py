@@ -43,7 +43,7 @@ class Train:
     """Learning principle; `--method NAME --help` shows the method's own settings."""
     preset: Preset = "recommended"
     """Defaults of the method's settings: as practitioners recommend, or as in the paper. For neurosql also map, for a
-    plane with clearer samples (latent dimension 2), and samples, for the best samples (latent dimension 8)."""
+    plane with clearer samples (latent dimension 2), and samples, for the best samples (latent dimension auto)."""
     budget: Budget = "laptop"
     """Epochs and batch size: smoke (seconds), laptop (minutes on two cores) or paper."""
     generator: GeneratorSettings = field(default_factory=GeneratorSettings)

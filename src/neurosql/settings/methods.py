@@ -11,6 +11,7 @@ from neurosql.registry import Registry
 from neurosql.settings import samplers
 from neurosql.settings.checks import at_least, check_choices
 from neurosql.settings.samplers import OF_CODES, SamplerRecord, Sampling
+from neurosql.settings.sections import AUTO
 
 RECOMMENDED, PAPER = "recommended", "paper"
 
@@ -303,7 +304,7 @@ NEUROSQL = MethodRecord(
         "map": {"mapping": 2, "components": 10, "fresh": 0.75},
         "samples": {
             **{"mapping": 2, "mapping_width": 256, "components": 0, "code_rate": 0.15, "momentum": 0.1},
-            "fresh": 1.5,
+            **{"fresh": 1.5, "latent_dim": AUTO},
         },
     },
 )
