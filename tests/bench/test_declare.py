@@ -42,7 +42,8 @@ def test_the_published_benches_are_as_large_as_they_should_be():
     for name in ("celeba", "afhq", "oasis"):
         jobs = list(EXPERIMENTS[name].jobs("laptop"))
         assert {job.seed for job in jobs} == set(range(3)) and min(job.pixels for job in jobs) >= 32
-        assert {job.latent_dim for job in jobs if job.arm == "VAE"} == {2, 8, 32}
+        for arm in ("NeuroSQL", "VAE", "GAN", "RAE"):
+            assert {job.latent_dim for job in jobs if job.arm == arm} == {2, 8, 32}
 
 
 def test_the_choices_are_all_that_ours_and_the_papers_settings_differ_in():

@@ -48,7 +48,7 @@ def pictures(data: str, backbone: str) -> tuple[Grid, ...]:
     """The contenders on photographs and scans."""
     of_paper = PRINTED_DIMS.get((data, backbone), ALL_DIMS)
     return (
-        Grid((NEUROSQL, VAE, GAN), (data,), (backbone,), dims=(2, 8, 32), dims_of_paper=of_paper),
+        Grid((NEUROSQL, VAE, GAN, RAE), (data,), (backbone,), dims=(2, 8, 32), dims_of_paper=of_paper),
         Grid((DDPM,), (data,), (backbone,), dims=(8,)),
     )
 
