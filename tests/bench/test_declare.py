@@ -7,7 +7,7 @@ import pytest
 
 from neurosql import presets
 from neurosql.bench import rows
-from neurosql.bench.declare import LATER, SCALES, Job
+from neurosql.bench.declare import LATER, PICTURES, SCALES, Job
 from neurosql.bench.experiments import EXPERIMENTS
 from neurosql.bench.experiments.choices import DIFFER, TO_OURS, TO_PAPER
 from neurosql.modality import of_shape
@@ -42,7 +42,8 @@ def test_the_published_benches_are_as_large_as_they_should_be():
     for name in ("celeba", "afhq", "oasis"):
         jobs = list(EXPERIMENTS[name].jobs("laptop"))
         assert {job.seed for job in jobs} == set(range(3)) and min(job.pixels for job in jobs) >= 32
-        assert {job.latent_dim for job in jobs if job.arm == "VAE"} == {2, 8, 32}
+        for arm in ("NeuroSQL", "VAE", "GAN", "RAE"):
+            assert {job.latent_dim for job in jobs if job.arm == arm} == {2, 8, 32}
 
 
 def test_the_choices_are_all_that_ours_and_the_papers_settings_differ_in():
@@ -73,3 +74,34 @@ def test_settings_added_later_leave_the_hash_of_a_run_that_does_not_use_them():
     job = next(iter(EXPERIMENTS["mnist"].jobs("laptop", 1)))
     mapped = replace(job, settings=replace(job.settings, generator=replace(job.settings.generator, mapping=2)))
     assert mapped.config != job.config
+
+
+def test_photographs_and_scans_are_also_compared_by_vgg_features_unless_the_budget_is_the_smallest():
+    for name in EXPERIMENTS:
+        experiment = EXPERIMENTS[name]
+        assert not any(job.vgg for job in experiment.jobs("smoke", 1)), name
+        for job in experiment.jobs("laptop", 1):
+            assert job.vgg == (job.data in PICTURES), job.describe()
+        if any(column.features == "vgg" for column in experiment.columns):
+            assert all(job.vgg for job in experiment.jobs("laptop", 1)), name
+
+
+@pytest.mark.parametrize("budget", SCALES)
+def test_a_run_of_two_experiments_is_one_run(budget):
+    def keys(name, data, backbone="convnet"):
+        jobs = EXPERIMENTS[name].jobs(budget, 1)
+        return {job.key for job in jobs if (job.data, job.backbone) == (data, backbone)}
+
+    for data in PICTURES:
+        assert keys("main", data) == keys(data, data) > keys("sheets", data) != set()
+    assert keys("main", "mnist") < keys("mnist", "mnist")
+
+
+def test_runs_without_vgg_features_keep_their_hash():
+    job = next(iter(EXPERIMENTS["oasis"].jobs("laptop", 1)))
+    without = replace(job, vgg=False)
+    assert job.vgg and without.config != job.config
+    # Jobs that were written down before there was a choice had none.
+    record = json.loads(json.dumps(without.record()))
+    del record["vgg"]
+    assert Job.from_record(record) == without

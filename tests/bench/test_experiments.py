@@ -22,7 +22,7 @@ def test_every_experiment_runs_and_fills_its_table(name, results_of, jobs, tmp_p
     results = results_of(experiment)
     rows.write(tmp_path / f"{name}.csv", results)
     table = compare.build(experiment, rows.read(tmp_path / f"{name}.csv").values())
-    needs_weights = {column for column in experiment.columns if column.record.weights}
+    needs_weights = {column for column in experiment.columns if column.record.weights or column.features == "vgg"}
     assert set(table.columns) == set(experiment.columns) - needs_weights
     lines = {(tuple(row[factor] for factor in experiment.rows), row["arm"]) for row in results}
     assert set(table.lines) == lines and len(results) == len(list(experiment.jobs("smoke", 1)))

@@ -9,16 +9,19 @@ from dataclasses import replace
 
 import packages
 import pytest
+from small_vgg import small_weights
 from toy_results import AGAIN, SSIM
 
 from neurosql import cli
 from neurosql.bench import jobs as jobs_folder
 from neurosql.bench import merge as merge_benches
-from neurosql.bench import queue, rows, sources
+from neurosql.bench import queue, rows, sources, work
 from neurosql.bench import run as run_bench
 from neurosql.bench.declare import Arm, Experiment, Grid
 from neurosql.bench.experiments import EXPERIMENTS
+from neurosql.bench.experiments.contenders import OF_COLOURS, OF_PICTURES
 from neurosql.errors import InputError
+from neurosql.metrics import weights
 from neurosql.report import bench as page
 
 
@@ -144,3 +147,32 @@ def test_data_that_are_not_at_hand_are_said(tmp_path, capsys, monkeypatch):
     assert "celeba was not found" in said.out and "nothing to run" in said.err
     assert cli.main(["bench", "run", "celebrities"]) == 2
     assert "no experiment 'celebrities'" in capsys.readouterr().err
+
+
+def test_nothing_is_run_without_the_weights_that_a_table_needs(pictures, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("NEUROSQL_CACHE", str(tmp_path / "cache"))
+    out, how = tmp_path / "out", "neurosql weights fetch lpips-vgg"
+    command = ["bench", "run", "oasis", "start", "--out", str(out), "--data", str(pictures)]
+    assert cli.main(command) == 2
+    said = capsys.readouterr()
+    assert (said.out + said.err).count(how) == said.err.count(how) == 1 and not out.exists()
+    with pytest.raises(InputError, match=how):
+        run_bench(EXPERIMENTS["oasis"], out=out, data=str(pictures))
+    # What is left to do can be listed all the same.
+    assert cli.main([*command, "--dry"]) == 0
+    assert capsys.readouterr().out.count(how) == 1
+    # Digits, the smallest budget and data that are not at hand need no weights.
+    for name, budget, root in (("start", "laptop", pictures), ("oasis", "smoke", pictures), ("oasis", "laptop", out)):
+        assert not queue.plan([EXPERIMENTS[name]], budget, out, root=str(root)).lacking()
+    weights.path_of(queue.VGG).parent.mkdir(parents=True)
+    weights.path_of(queue.VGG).touch()
+    assert not queue.plan([EXPERIMENTS["oasis"]], "laptop", out, root=str(pictures)).lacking()
+
+
+def test_runs_on_pictures_have_the_scores_that_need_weights(pictures, tmp_path, monkeypatch):
+    monkeypatch.setenv("NEUROSQL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(weights, "load", small_weights)
+    job = next(iter(EXPERIMENTS["celeba"].jobs("smoke", 1)))
+    row = work.carry_out(replace(job, vgg=True), sources.path_of(job, str(pictures)), tmp_path / "job")
+    for column in (*OF_PICTURES, *OF_COLOURS):
+        assert rows.value_of(row, column) is not None and rows.floor_of(row, column) is not None

@@ -15,6 +15,7 @@ import torch
 from sklearn.datasets import load_digits
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from small_vgg import small_weights
 from test_same_bits import machine
 
 from neurosql import fit
@@ -34,19 +35,6 @@ CASES = {
     "vectors": ({"every": 1}, {}),
     "signals": ({"every": 1}, {}),
 }
-CHANNELS = (3, 8, 8, 16, 16, 32, 32, 32, 64, 64, 64, 64, 64, 64)
-
-
-def thin_weights(name):
-    """Random weights of a VGG with an eighth of its channels."""
-    random = torch.Generator().manual_seed(0)
-    found = {}
-    for i, (a, b) in enumerate(zip(CHANNELS, CHANNELS[1:])):
-        found[f"conv.{i}.weight"] = torch.randn(b, a, 3, 3, generator=random) * (2 / (9 * a)) ** 0.5
-        found[f"conv.{i}.bias"] = 0.1 * torch.randn(b, generator=random)
-    for i, width in enumerate((8, 16, 32, 64, 64)):
-        found[f"head.{i}.weight"] = torch.rand(width, generator=random)
-    return found
 
 
 def sets(case):
@@ -78,7 +66,7 @@ def scores(case):
 
 
 def loader(case):
-    return (lambda name: None) if case == "images without weights" else thin_weights
+    return (lambda name: None) if case == "images without weights" else small_weights
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -50,6 +50,8 @@ def run(
         print(f"left out   {sources.how_to_get(plan.missing)}")
     print(f"bench      {len(every & plan.results.keys())} of {len(every)} runs are done, {len(plan.left)} to do")
     if dry:
+        if lacking := plan.lacking():
+            print(f"lacking    {lacking}")
         for job in plan.left:
             print(f"           {job.describe()}")
         return

@@ -24,6 +24,9 @@ LATER = {
 """Settings added after the first results, with their defaults: runs that do not use them keep their hash."""
 IN_COLOUR = ("celeba", "afhq")
 """Data sets whose images have three channels, for which the recommended cost is not the paper's."""
+PICTURES = (*IN_COLOUR, "oasis")
+"""Data sets of photographs and scans. Their samples are also compared with real images by VGG features, in every
+experiment: a run that two of them share is the same in both."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,8 @@ class Experiment:
             synthetic=scale.synthetic if self.downstream else 0,
             classifier_steps=scale.classifier_steps if self.downstream else 0,
             alone=self.alone,
+            # The smallest budget shows that everything works, and should need nothing but the package.
+            vgg=self.scored and data in PICTURES and budget != SMOKE,
         )
 
 
@@ -198,6 +203,8 @@ class Job:
     classifier_steps: int
     alone: bool
     sampling: Sampling = field(default_factory=Sampling)
+    vgg: bool = False
+    """Whether samples are also compared by VGG features, which need published weights."""
 
     @property
     def seed(self) -> int:
@@ -221,9 +228,10 @@ class Job:
         content = {"data": self.data, "images": self.images, "pixels": self.pixels, "settings": settings}
         content |= {"samples": self.samples, "synthetic": self.synthetic, "alone": self.alone}
         content |= {"classifier_steps": self.classifier_steps}
-        # Only if it was chosen: runs with the usual sampling keep their hash.
+        # Only if they were chosen: runs with the usual sampling, and without VGG features, keep their hash.
         sampling = {k: v for k, v in asdict(self.sampling).items() if k != "fraction" or v is not None}
         content |= {"sampling": sampling} if self.sampling != Sampling() else {}
+        content |= {"vgg": True} if self.vgg else {}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     @property

@@ -22,6 +22,8 @@ from neurosql.errors import InputError
 
 GIGABYTES_EACH = 1.5
 """The most memory that a run is expected to need."""
+VGG = "lpips-vgg"
+"""The published weights behind VGG features."""
 POLL = 0.2
 LAST_WORDS = 400
 
@@ -46,6 +48,15 @@ class Plan:
     def table(self, experiment: str) -> Path:
         """The table of an experiment's runs."""
         return self.out / f"{experiment}.csv"
+
+    def lacking(self) -> str:
+        """What to do about published weights that runs need and that are not here; empty if nothing is lacking."""
+        from neurosql.metrics import weights
+
+        count = sum(job.vgg for job in self.left)
+        if not count or weights.path_of(VGG).is_file():
+            return ""
+        return f"{count} of the runs to do compare images by VGG features, but {weights.how_to_get(VGG)}"
 
     def save(self) -> None:
         """Write the table of every experiment: the results so far, in the order of the declaration."""
@@ -117,7 +128,12 @@ def at_once() -> int:
 
 
 def run(plan: Plan, slots: int, progress: bool = True) -> None:
-    """Run what is left of a plan. Ctrl-C stops it; the next call continues."""
+    """Run what is left of a plan. Ctrl-C stops it; the next call continues.
+
+    Without the published weights that its runs need, nothing is run: hours later, their tables would lack columns.
+    """
+    if lacking := plan.lacking():
+        raise InputError(lacking)
     view = _View(plan, slots, progress)
     pending = list(plan.left)
     running: dict[subprocess.Popen[bytes], Job] = {}

@@ -95,6 +95,7 @@ def _scores(job: Job, run: Run, images: Any) -> rows.Row:
         sampling=job.sampling,
         seed=job.seed,
         downstream=job.synthetic > 0,
+        vgg=job.vgg,
         synthetic=job.synthetic,
         classifier_steps=job.classifier_steps,
     )

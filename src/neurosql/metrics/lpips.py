@@ -114,7 +114,7 @@ class LPIPS:
 
     def features(self) -> Features:
         """Mean activations of all compared layers, (n, p)."""
-        return chunked(lambda x: torch.cat([f.mean((2, 3)) for f in self.activations(x)], 1))
+        return chunked(lambda x: torch.cat([f.mean((2, 3)) for f in self.activations(x)], 1), CHUNK)
 
 
 def distances(made: Tensor, real: Tensor, weights: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from neurosql.bench.declare import LAPTOP, Experiment, Grid
+from neurosql.bench.declare import IN_COLOUR, LAPTOP, PICTURES, Experiment, Grid
 from neurosql.bench.experiments.contenders import (
     AS_PAPER,
     DDPM,
     GAN,
     GLO,
     NEUROSQL,
+    OF_COLOURS,
     OF_DIGITS,
+    OF_PICTURES,
     OT_CFM,
     PAIRED,
     RAE,
@@ -46,7 +48,7 @@ def pictures(data: str, backbone: str) -> tuple[Grid, ...]:
     """The contenders on photographs and scans."""
     of_paper = PRINTED_DIMS.get((data, backbone), ALL_DIMS)
     return (
-        Grid((NEUROSQL, VAE, GAN), (data,), (backbone,), dims=(2, 8, 32), dims_of_paper=of_paper),
+        Grid((NEUROSQL, VAE, GAN, RAE), (data,), (backbone,), dims=(2, 8, 32), dims_of_paper=of_paper),
         Grid((DDPM,), (data,), (backbone,), dims=(8,)),
     )
 
@@ -54,12 +56,13 @@ def pictures(data: str, backbone: str) -> tuple[Grid, ...]:
 def _of(data: str, backbone: str) -> Experiment:
     """The table of a data set with one backbone."""
     digits, title, network = data == "mnist", TITLES[data], BACKBONES[backbone]
+    own = (*(OF_DIGITS if digits else OF_PICTURES), *(OF_COLOURS if data in IN_COLOUR else ()))
     return Experiment(
         data if backbone == "convnet" else f"{data}-{backbone}",
         f"{title}, {network}",
         f"Which method makes the best {'digits' if digits else 'pictures'} on {title}, by latent dimension?",
         _mnist(backbone) if digits else pictures(data, backbone),
-        (*SAMPLED, *(OF_DIGITS if digits else ()), *SETS, *PAIRED),
+        (*SAMPLED, *own, *SETS, *PAIRED),
         averaged=True,
         figures=("samples",),
         seeds={} if digits else {LAPTOP: 3},
@@ -77,7 +80,7 @@ MAIN = Experiment(
     (
         Grid((NEUROSQL, AS_PAPER, VAE, GAN), dims=(2, 3, 8, 16)),
         Grid((DDPM,)),
-        *(grid for data in ("celeba", "afhq", "oasis") for grid in pictures(data, "convnet")),
+        *(grid for data in PICTURES for grid in pictures(data, "convnet")),
     ),
     (*SAMPLED, *SETS, *PAIRED),
     rows=("data",),
@@ -89,7 +92,7 @@ RESOLUTION = Experiment(
     "OASIS at 64 and 128 pixels",
     "Does the order of the methods change with the resolution?",
     (Grid((NEUROSQL, VAE, GAN), ("oasis",), dims=(8,), pixels=(64, 128)),),
-    (*SAMPLED, *SETS, *PAIRED),
+    (*SAMPLED, *OF_PICTURES, *SETS, *PAIRED),
     rows=("data", "pixels"),
     figures=("samples",),
     seeds={LAPTOP: 3},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neurosql.bench.declare import LAPTOP, PAPER, Arm, Experiment, Grid
+from neurosql.bench.declare import LAPTOP, PAPER, PICTURES, Arm, Experiment, Grid
 from neurosql.bench.experiments.contenders import (
     AS_PAPER,
     CODES,
@@ -57,7 +57,7 @@ SHEETS = Experiment(
     (
         Grid((NEUROSQL, AS_PAPER, VAE, GAN, IMLE, RS_IMLE, GLO, RAE), dims=(2, 8, 16)),
         Grid((DDPM, OT_CFM)),
-        *(Grid((NEUROSQL, VAE, GAN, DDPM), (data,)) for data in ("celeba", "afhq", "oasis")),
+        *(Grid((NEUROSQL, VAE, GAN, DDPM), (data,)) for data in PICTURES),
     ),
     (SAMPLED[0], RECALL, COPIES),
     figures=("samples", "contact"),
