@@ -155,7 +155,10 @@ def test_the_command_line_chooses_a_sampler(digits, tmp_path, capsys):
         )
     assert not np.array_equal(np.load(tmp_path / "x0.npy"), np.load(tmp_path / "x4.npy"))
     assert main(["sample", str(tmp_path / "run"), "--sampler", "ddim"]) == 2
-    assert "the samplers of neurosql are prior, near, truncated, between, gaussian, mixture" in capsys.readouterr().err
+    assert (
+        "the samplers of neurosql are prior, apart, near, truncated, between, gaussian, mixture"
+        in capsys.readouterr().err
+    )
 
 
 def test_an_evaluation_looks_at_the_samples_of_the_sampler_that_was_asked_for(digits):
@@ -175,3 +178,37 @@ def test_a_contender_of_a_bench_may_have_a_sampler():
     assert first.config != second.config and second.sampling.components == 3
     again = Job.from_record(json.loads(json.dumps(second.record())))
     assert again == second and again.config == second.config
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_apart_leaves_out_what_is_most_like_a_copy(name, fitted):
+    run = fitted[name]
+    cost, remade = run.method.cost, run.method.reconstruct()
+
+    def like_copies(z):
+        nearest = cost.matrix(run.method.decode(z.float()), remade).topk(8, largest=False).values
+        return nearest[:, 0] / nearest[:, 1:].mean(1)
+
+    usual, kept = (like_copies(codes_of(run, **how)[0]) for how in ({}, {"sampler": "apart", "fraction": 0.6}))
+    assert kept.min() > usual.quantile(0.25) and kept.mean() > usual.mean()
+    everything = codes_of(run, sampler="apart", fraction=1.0)[0]
+    assert len(everything) == 400
+
+
+def test_a_model_may_leave_out_copies_unless_a_sampler_is_named(digits):
+    data = from_array(digits[0][:90], digits[1][:90])
+    plain, apart = (neurosql.fit(data, **QUICK | own) for own in ({}, {"apart": 0.7}))
+    assert torch.equal(plain.method.codes, apart.method.codes)
+    named = plain.sample(20, seed=1, sampler="apart", fraction=0.7)[0]
+    assert np.array_equal(apart.sample(20, seed=1)[0], named)
+    assert np.array_equal(apart.sample(20, seed=1, sampler="prior")[0], plain.sample(20, seed=1)[0])
+    with pytest.raises(InputError, match="apart must be in"):
+        neurosql.fit(data, apart=0.0, **QUICK)
+
+
+def test_apart_gives_every_class_its_samples(digits):
+    data = from_array(digits[0][:90], digits[1][:90])
+    run = neurosql.fit(data, conditional=True, **QUICK)
+    images, labels = run.sample(30, seed=0, sampler="apart")
+    assert len(images) == len(labels) == 30
+    assert (run.sample(5, "3", seed=0, sampler="apart")[1] == 3).all()

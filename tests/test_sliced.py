@@ -36,9 +36,9 @@ def test_it_is_zero_for_the_data_in_any_order_and_positive_for_others(shape):
 def test_along_each_direction_it_is_the_wasserstein_distance_of_pot():
     x, y = samples(50, (5,)), samples(50, (5,), seed=1)
     distance = SlicedDistance(x, 50, seed=3)
-    values, bank = distance.features(x)[0], distance.banks[0]
-    for u in (bank.axes @ bank.directions).T[:20]:
-        ours = ((distance.features(y)[0] @ u).sort().values - (values @ u).sort().values).square().mean()
+    scores, bank = distance.scores, distance.banks[0]
+    for number, u in enumerate((scores.axes[0] @ bank.directions).T[:20]):
+        ours = ((scores(y)[0] @ bank.directions[:, number]).sort().values - bank.quantiles[:, number]).square().mean()
         assert float(ours) == pytest.approx(ot.wasserstein_1d((y @ u).numpy(), (x @ u).numpy(), p=2), rel=1e-4)
 
 
@@ -52,8 +52,8 @@ def test_the_quantiles_of_fewer_samples_are_those_of_numpy():
 def test_along_every_direction_the_data_have_variance_one():
     x = samples(200, (1, 12, 12))
     distance = SlicedDistance(x, 32, seed=0)
-    for values, bank in zip(distance.features(x), distance.banks):
-        spread = (values @ bank.axes @ bank.directions).std(0, correction=0)
+    for scores, bank in zip(distance.scores(x), distance.banks):
+        spread = (scores @ bank.directions).std(0, correction=0)
         torch.testing.assert_close(spread, torch.ones_like(spread), rtol=0.05, atol=0)
 
 
@@ -111,5 +111,5 @@ def test_constant_pixels_and_constant_data_do_no_harm():
 
 def test_large_images_are_averaged_first():
     x = samples(20, (1, 96, 64))
-    values = SlicedDistance(x, 8, 0).features(x)
+    values = SlicedDistance(x, 8, 0).scores.features(x)
     assert values[0].shape == (20, sliced.LARGEST**2)

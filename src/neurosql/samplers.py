@@ -8,12 +8,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from neurosql.cost import Cost
 from neurosql.density import Mixture
 from neurosql.settings import Sampling
-from neurosql.settings.samplers import BETWEEN, GAUSSIAN, MIXTURE, NEAR, TRUNCATED
+from neurosql.settings.samplers import APART, BETWEEN, GAUSSIAN, MIXTURE, NEAR, TRUNCATED
 
 NEIGHBOURS = 4
 """Nearest codes that a sample may be interpolated to."""
+OTHERS = 7
+"""Training images, besides the nearest one, that a sample is compared with."""
+REFERENCE = 1024
+"""Draws that say which samples are like copies."""
+REFERENCE_SEED = 0
+MOST_ROUNDS = 100
 MEMORY = 64 * 2**20
 """Bytes that distances between draws and codes may take at a time."""
 
@@ -28,8 +35,12 @@ class Known:
     codes: Tensor
     labels: Tensor | None
     classes: int | None
-    usual: Callable[[int], Drawn]
+    usual: Callable[[int, torch.Generator], Drawn]
     """Draws m codes in the method's usual way."""
+    decode: Callable[[Tensor, Tensor | None], Tensor]
+    """The images of codes."""
+    cost: Cost
+    """The loss between images."""
     draw_labels: Callable[[int], Tensor | None]
     """Draws m labels, in the class-conditional case."""
 
@@ -47,7 +58,7 @@ def mixture(known: Known, choice: Sampling, n: int, random: torch.Generator) -> 
 
 def near(known: Known, choice: Sampling, n: int, random: torch.Generator) -> Drawn:
     """z = Z_i + f (q - Z_i): usual draws q, of which only the fraction f of the way from the nearest code is left."""
-    drawn, labels = known.usual(n)
+    drawn, labels = known.usual(n, random)
     nearest = known.codes[nearest_codes(known, drawn, labels, 1)[1][:, 0]]
     return nearest + (choice.fraction or 0.0) * (drawn - nearest), labels
 
@@ -55,7 +66,7 @@ def near(known: Known, choice: Sampling, n: int, random: torch.Generator) -> Dra
 def truncated(known: Known, choice: Sampling, n: int, random: torch.Generator) -> Drawn:
     """The fraction f of usual draws that is nearest to the training codes, in random order."""
     fraction = 1.0 if choice.fraction is None else choice.fraction
-    drawn, labels = known.usual(max(n, round(n / max(fraction, 1e-3))))
+    drawn, labels = known.usual(max(n, round(n / max(fraction, 1e-3))), random)
     distances = nearest_codes(known, drawn, labels, 1)[0][:, 0]
     kept = distances.argsort(stable=True)[:n]
     kept = kept[torch.randperm(n, generator=random).to(kept.device)]
@@ -77,6 +88,51 @@ def between(known: Known, choice: Sampling, n: int, random: torch.Generator) -> 
     end = known.codes[found.gather(1, choose)[:, 0]]
     share = torch.rand(n, 1, generator=random, dtype=torch.float64).to(start)
     return start + share * (end - start), labels
+
+
+def apart(known: Known, choice: Sampling, n: int, random: torch.Generator) -> Drawn:
+    """Usual draws, without the share 1 - f of them whose images are most like copies of a training image.
+
+    An image is like a copy if it is much nearer to the reconstruction of one training image than to those of the next
+    ones. The limit comes from draws of its own, so samples are independent of each other, however many there are.
+    """
+    fraction = 1.0 if choice.fraction is None else choice.fraction
+    remade = known.decode(known.codes, known.labels)
+    reference = known.usual(REFERENCE, torch.Generator().manual_seed(REFERENCE_SEED))
+    limit = float(novelty(known, remade, *reference).quantile(1 - max(fraction, 1 / REFERENCE)))
+    found: list[Tensor] = []
+    labels: list[Tensor] = []
+    missing = n
+    for _ in range(MOST_ROUNDS):
+        drawn, classes = known.usual(max(16, round(1.2 * missing / max(fraction, 0.05))), random)
+        kept = torch.nonzero(novelty(known, remade, drawn, classes) >= limit).flatten()[:missing]
+        found.append(drawn[kept.to(drawn.device)])
+        if classes is not None:
+            labels.append(classes[kept.to(classes.device)])
+        missing -= len(kept)
+        if not missing:
+            break
+    else:
+        # A class whose images are all alike: nothing is apart from anything.
+        drawn, classes = known.usual(missing, random)
+        found.append(drawn)
+        labels += [] if classes is None else [classes]
+    return torch.cat(found), torch.cat(labels) if labels else None
+
+
+def novelty(known: Known, remade: Tensor, z: Tensor, labels: Tensor | None) -> Tensor:
+    """How new the images of codes z (n, d) are, (n,) in [0, 1] on the CPU: near 0, a copy of one training image.
+
+    It is the loss to the nearest of the reconstructions `remade`, over the mean loss to the next ones.
+    """
+    chunk = max(1, MEMORY // (4 * len(remade)))
+    parts = []
+    for i in range(0, len(z), chunk):
+        images = known.decode(z[i : i + chunk], None if labels is None else labels[i : i + chunk])
+        costs = known.cost.matrix(images, remade)
+        nearest = costs.topk(min(1 + OTHERS, len(remade)), largest=False).values.double().cpu()
+        parts.append(nearest[:, 0] / nearest[:, min(1, nearest.shape[1] - 1) :].mean(1).clamp(min=1e-12))
+    return torch.cat(parts)
 
 
 def nearest_codes(known: Known, z: Tensor, labels: Tensor | None, count: int) -> tuple[Tensor, Tensor]:
@@ -102,4 +158,5 @@ SAMPLERS: dict[str, Sampler] = {
     NEAR.name: near,
     TRUNCATED.name: truncated,
     BETWEEN.name: between,
+    APART.name: apart,
 }

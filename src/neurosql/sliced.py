@@ -39,10 +39,35 @@ WIDTHS = (32, 64)
 HIDDEN = 256
 FEWEST = 8
 """Fewest samples of the data set per principal component: with fewer, its direction is an accident."""
+CHUNK = 256
+"""Samples whose features are computed at a time."""
 FAINTEST = 1e-3
 """Components fainter than this share of the strongest are not brought up any further."""
 
 Features = Callable[[Tensor], list[Tensor]]
+
+
+class WhitenedScores:
+    """A few numbers per sample: principal scores of several kinds of features, each with variance 1 over the data."""
+
+    def __init__(self, x: Tensor, random: torch.Generator) -> None:
+        """Find the principal axes of data x (n, ...); `random` draws the weights of the network."""
+        self.features = random_features(tuple(x.shape[1:]), random)
+        some = x[torch.linspace(0, len(x) - 1, min(len(x), MOST)).long().to(x.device)]
+        with torch.no_grad():
+            parts = [torch.cat(chunks) for chunks in zip(*(self.features(chunk) for chunk in some.split(CHUNK)))]
+            self.axes = [_whitened_axes(part) for part in parts]
+            self.some = [part @ axes for part, axes in zip(parts, self.axes)]
+            """Scores (m, r) of some of the data, by kind."""
+
+    def __call__(self, y: Tensor) -> list[Tensor]:
+        """Scores (m, r) of samples y (m, ...), by kind."""
+        return [values @ axes for values, axes in zip(self.features(y), self.axes)]
+
+    @torch.no_grad()
+    def of_all(self, x: Tensor) -> Tensor:
+        """The scores of all kinds, side by side, of samples x (n, ...), in chunks."""
+        return torch.cat([torch.cat(self(chunk), 1) for chunk in x.split(CHUNK)])
 
 
 class SlicedDistance:
@@ -52,27 +77,22 @@ class SlicedDistance:
         """Draw the directions for data x (n, ...) and sets of `batch` samples."""
         random = torch.Generator().manual_seed(seed)
         self.batch = batch
-        self.features = random_features(tuple(x.shape[1:]), random)
-        some = x[torch.linspace(0, len(x) - 1, min(len(x), MOST)).long().to(x.device)]
-        with torch.no_grad():
-            parts = [torch.cat(chunks) for chunks in zip(*(self.features(chunk) for chunk in some.split(256)))]
-            self.banks = [_bank(part, batch, random) for part in parts]
+        self.scores = WhitenedScores(x, random)
+        self.banks = [_bank(scores, batch, random) for scores in self.scores.some]
 
     def __call__(self, y: Tensor, random: torch.Generator) -> Tensor:
         """D(y) of samples y (batch, ...), differentiable; `random` chooses the directions."""
         total = y.new_zeros(())
-        for values, bank in zip(self.features(y), self.banks):
+        for scores, bank in zip(self.scores(y), self.banks):
             used = torch.randperm(BANK, generator=random)[:USED].to(y.device)
-            ordered = (values @ bank.axes @ bank.directions[:, used]).sort(0).values
+            ordered = (scores @ bank.directions[:, used]).sort(0).values
             total = total + (ordered - bank.quantiles[:, used]).square().mean()
         return total / len(self.banks)
 
 
 class Bank(NamedTuple):
-    """Directions in the space of one kind of features, and the quantiles of the data along them."""
+    """Directions in the space of one kind of scores, and the quantiles of the data along them."""
 
-    axes: Tensor
-    """(p, r): principal axes of the features, each divided by the standard deviation along it."""
     directions: Tensor
     """(r, BANK): unit vectors."""
     quantiles: Tensor
@@ -112,8 +132,8 @@ def _normal(shape: tuple[int, ...], fan_in: int, random: torch.Generator) -> Ten
     return torch.randn(shape, generator=random) * math.sqrt(2 / fan_in)
 
 
-def _bank(features: Tensor, batch: int, random: torch.Generator) -> Bank:
-    """The bank of features (n, p) of the data."""
+def _whitened_axes(features: Tensor) -> Tensor:
+    """Principal axes (p, r) of features (n, p), each divided by the standard deviation along it."""
     axes = Axes.of(features, min(COMPONENTS, max(1, len(features) // FEWEST)))
     scores = axes.project(features)
     if axes.basis is None:
@@ -123,10 +143,14 @@ def _bank(features: Tensor, batch: int, random: torch.Generator) -> Bank:
     else:
         rotation = axes.basis
     spread = scores.std(0, correction=0)
-    whitening = rotation.to(features) / spread.clamp(min=FAINTEST * float(spread.max()) or 1.0).to(features)
-    directions = torch.randn(scores.shape[1], BANK, generator=random).to(features)
+    return rotation.to(features) / spread.clamp(min=FAINTEST * float(spread.max()) or 1.0).to(features)
+
+
+def _bank(scores: Tensor, batch: int, random: torch.Generator) -> Bank:
+    """The bank of scores (n, r) of the data."""
+    directions = torch.randn(scores.shape[1], BANK, generator=random).to(scores)
     directions = directions / directions.norm(dim=0)
-    return Bank(whitening, directions, _quantiles(features @ whitening @ directions, batch))
+    return Bank(directions, _quantiles(scores @ directions, batch))
 
 
 def _quantiles(values: Tensor, count: int) -> Tensor:

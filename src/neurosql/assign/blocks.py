@@ -37,7 +37,7 @@ def lay_out(prior: Prior, n: int, labels: Tensor | None, seed: int) -> tuple[Ten
     if labels is None:
         return prior.lattice(n, seed), blocks
     # Seeded from seed and class: one class's codes do not depend on which other classes there are.
-    pieces = [prior.lattice(len(block), _child(seed, block.label or 0)) for block in blocks]
+    pieces = [prior.lattice(len(block), child(seed, block.label or 0)) for block in blocks]
     return torch.cat(pieces), blocks
 
 
@@ -74,10 +74,10 @@ def lay_out_components(
         found = clusters(images, count or choose(images, random, seed), random, seed)
         sizes = torch.bincount(found)
         average = torch.stack([images[found.to(x.device) == c].mean(0) for c in range(len(sizes))])
-        places, spread = centres(average, sizes, dim, random, _child(seed, label))
+        places, spread = centres(average, sizes, dim, random, child(seed, label))
         begin = int(block.columns[0])
         for c, size in enumerate(sizes.tolist()):
-            sub = prior.lattice(size, _child(seed, label, c)) / prior.scale
+            sub = prior.lattice(size, child(seed, label, c)) / prior.scale
             pieces.append(prior.scale * (places[c] + spread * sub))
             columns = torch.arange(begin, begin + size)
             parts.append(Block(block.rows[found == c], columns, block.label))
@@ -103,5 +103,6 @@ def _blocks(n: int, labels: Tensor | None) -> list[Block]:
     return blocks
 
 
-def _child(seed: int, *path: int) -> int:
+def child(seed: int, *path: int) -> int:
+    """A seed that belongs to a seed and a path of numbers."""
     return int(np.random.SeedSequence([seed, *path]).generate_state(1)[0])

@@ -131,6 +131,8 @@ class Method(ABC):
     """(n, d): the codes of the training images, if the method has codes."""
     class_counts: Tensor
     """(classes,) int64: how many training images each class has, in the class-conditional case."""
+    cost: Cost
+    """The loss l between samples, if the method has codes."""
     pace: float = 1.0
     """The schedule's factor on learning rates for the next step; the loop sets it."""
 
@@ -216,15 +218,21 @@ class Method(ABC):
         self, n: int, label: int | None, random: torch.Generator, sampling: Sampling = USUAL
     ) -> tuple[Tensor, Tensor | None]:
         """Codes (n, d) of n new samples and, in the class-conditional case, their labels (n,), if `has_codes`."""
-        sampler, choice = self.record.sampling(sampling)
+        sampler, choice = self.record.sampling(sampling if sampling.sampler else self.default_sampling(sampling))
         if sampler is self.record.samplers[0] and sampling.components is None:
             return self.draw_usual(n, label, random)
         known = Known(
             *(self.codes, self.code_labels(), self.classes),
-            usual=lambda m: self.draw_usual(m, label, random),
+            usual=lambda m, random: self.draw_usual(m, label, random),
+            decode=self.decode,
+            cost=self.cost,
             draw_labels=lambda m: self.draw_labels(m, label, random),
         )
         return SAMPLERS[sampler.name](known, choice, n, random)
+
+    def default_sampling(self, chosen: Sampling) -> Sampling:
+        """What a choice that names no sampler stands for; by default, the method's usual sampler."""
+        return chosen
 
     def sample(
         self, n: int, label: int | None, random: torch.Generator, sampling: Sampling = USUAL

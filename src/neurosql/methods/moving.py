@@ -1,11 +1,27 @@
-"""Codes that take gradient steps of their own: Adam, with moments for each code."""
+"""Codes that move by gradient: each on its own, or all of them together.
+
+A code's own steps are few: one per epoch. `SharedSteps` moves all codes at every step. With f_i a fixed vector of
+random features of image i, the codes follow
+
+    z_i <- z_i + f_i A,
+
+and the steps are taken by A: images that look alike move alike, whether or not they are in the batch. Nothing of it is
+kept once the codes are found.
+"""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+FEATURES = 2048
+"""Random features per image."""
+CHUNK = 1024
+"""Images whose features are computed at a time."""
+FAINTEST = 1e-12
 
 
 class CodeSteps:
@@ -39,3 +55,70 @@ class CodeSteps:
     def load(self, tensors: dict[str, Tensor], device: torch.device) -> None:
         """Take over what `tensors` gave."""
         self.first, self.second, self.steps = (tensors[name].to(device) for name in ("first", "second", "steps"))
+
+
+class SharedSteps:
+    """Steps that all n codes take together, as linear functions of random features of their images.
+
+    Steps are collected in A and added to the codes when `collected` is called.
+    """
+
+    matrix: Tensor
+    """A, (features, d)."""
+    first: Tensor
+    """(features, d): mean of the gradients of A."""
+    second: Tensor
+    """(features, d): mean of their squares."""
+    steps: int = 0
+
+    def __init__(self, scores: Tensor, dim: int, seed: int) -> None:
+        """Draw random features of images with these scores (n, r), for codes of d = `dim` numbers."""
+        random = torch.Generator().manual_seed(seed)
+        n, r = scores.shape
+        self.scores = scores - scores.mean(0)
+        self.weights = (torch.randn(r, FEATURES, generator=random) / math.sqrt(r)).to(scores)
+        self.biases = (0.5 * torch.randn(FEATURES, generator=random)).to(scores)
+        sums = scores.new_zeros(2, FEATURES, dtype=torch.float64)
+        for some in self.scores.split(CHUNK):
+            raw = self._raw(some).double()
+            sums += torch.stack([raw.sum(0), raw.square().sum(0)])
+        mean = sums[0] / n
+        self.mean = mean.to(scores)
+        self.spread = (sums[1] / n - mean.square()).clamp(min=FAINTEST).sqrt().to(scores)
+        self.matrix, self.first, self.second = (scores.new_zeros(FEATURES, dim) for _ in range(3))
+
+    def _raw(self, scores: Tensor) -> Tensor:
+        return torch.relu(scores @ self.weights + self.biases)
+
+    def features(self, index: Tensor | slice) -> Tensor:
+        """f_i of the images `index`: (m, features), each with mean 0 and variance 1 over all images."""
+        return (self._raw(self.scores[index]) - self.mean) / self.spread
+
+    def offsets(self, index: Tensor | slice) -> Tensor:
+        """f_i A of the images `index`, (m, d): how far their codes have gone since `collected` was last called."""
+        return self.features(index) @ self.matrix
+
+    def step(self, index: Tensor, gradient: Tensor, rate: float) -> None:
+        """One step of Adam down the gradients (m, d) of the codes of the images `index`."""
+        self.steps += 1
+        slope = self.features(index).T @ gradient / len(index)
+        self.first = BETA1 * self.first + (1 - BETA1) * slope
+        self.second = BETA2 * self.second + (1 - BETA2) * slope.square()
+        size = (self.second / (1 - BETA2**self.steps)).sqrt() + EPSILON
+        self.matrix = self.matrix - rate * self.first / (1 - BETA1**self.steps) / size
+
+    def collected(self) -> Tensor:
+        """What all codes have to be moved by, (n, d); from here on, steps are collected anew."""
+        rows = range(0, len(self.scores), CHUNK)
+        moves = torch.cat([self.offsets(slice(i, i + CHUNK)) for i in rows])
+        self.matrix = torch.zeros_like(self.matrix)
+        return moves
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What changes, by name."""
+        return {"matrix": self.matrix, "first": self.first, "second": self.second, "steps": torch.tensor(self.steps)}
+
+    def load(self, tensors: dict[str, Tensor], device: torch.device) -> None:
+        """Take over what `tensors` gave."""
+        self.matrix, self.first, self.second = (tensors[name].to(device) for name in ("matrix", "first", "second"))
+        self.steps = int(tensors["steps"])

@@ -11,12 +11,13 @@ The decoder step is the training loop's; `training_step` takes one gradient step
 `reassign` for all images every K epochs (Algorithm 1), or for the images of one batch after each step (Algorithm 2).
 
 Three settings go beyond the paper. The lattice may be that of a mixture (see assign/clusters.py). Codes may also move
-by gradient between two assignments, and the cost matrix may then be that of |Z_i - Q_k|^2 / d, whose price does not
-depend on the size of an image. And the decoder step may add
+by gradient between two assignments (see moving.py). The cost matrix may then be that of |Z_i - Q_k|^2 / d, whose price
+does not depend on the size of an image, and the mixture may follow the codes (see assign/learnt.py). And the decoder
+step may add
 
     fresh            + w D(G_theta(z)),  z from the prior,
 
-the sliced distance of fresh samples to the training images (see sliced.py): the codes are n points, samples come from
+the sliced distance of fresh samples to the training images (see fresh.py): the codes are n points, samples come from
 everywhere between them.
 """
 
@@ -29,7 +30,8 @@ import torch
 from torch import Tensor
 
 from neurosql.assign import Warm
-from neurosql.assign.blocks import Block, lay_out, lay_out_components
+from neurosql.assign.blocks import Block, child, lay_out, lay_out_components
+from neurosql.assign.learnt import follow, parts_of
 from neurosql.assign.start import pca_permutation, random_permutation
 from neurosql.assign.strategies import STRATEGIES, Figures, Solution, Strategy
 from neurosql.cost import Cost
@@ -38,11 +40,12 @@ from neurosql.encode import Law, decode
 from neurosql.errors import InputError
 from neurosql.generators.base import Generator
 from neurosql.methods.base import Batch, Task, Update
-from neurosql.methods.moving import CodeSteps
+from neurosql.methods.fresh import FreshSamples, even_draws
+from neurosql.methods.moving import CodeSteps, SharedSteps
 from neurosql.methods.search import Searched
 from neurosql.prior import Normal, Prior
-from neurosql.settings import QuantileSettings, methods
-from neurosql.sliced import SlicedDistance
+from neurosql.settings import QuantileSettings, Sampling, methods, samplers
+from neurosql.sliced import WhitenedScores
 
 LARGE = 8000
 FAR = 0.6
@@ -70,7 +73,9 @@ class QuantileAssignment(Searched):
     law: Mixture | None = None
     """The law of the codes if the lattice has components."""
     moving: CodeSteps | None = None
-    """How codes move by gradient, if they do."""
+    """How codes move by gradient, each on its own, if they do."""
+    shared: SharedSteps | None = None
+    """How codes move by gradient together, if they do: their `offsets` are not yet in `codes`."""
 
     def __init__(self, generator: Generator, prior: Prior, cost: Cost, settings: QuantileSettings) -> None:
         super().__init__({"generator": generator}, generator.classes)
@@ -94,9 +99,10 @@ class QuantileAssignment(Searched):
     def attach(self, x: Tensor, labels: Tensor | None, seed: int) -> None:
         """Take the training images (n, ...) and lay out the lattice that belongs to their number and classes."""
         super().attach(x, labels, seed)
+        self.seed = seed
         if self.settings.components != 1:
             # A generator of its own: what is drawn here is drawn again when a run is resumed.
-            random = torch.Generator().manual_seed(seed)
+            random = _seeded(seed)
             seen, count = self.cost.seen(x), self.settings.components
             laid = lay_out_components(self.prior, seen, self.labels, self.classes, count, random, seed)
             lattice, self.blocks, self.parts, self.law = laid.lattice, laid.blocks, laid.parts, laid.law
@@ -109,11 +115,14 @@ class QuantileAssignment(Searched):
             self.block_of[block.rows] = number
         if self.labels is not None:
             self.lattice_labels = self.labels[torch.cat([block.rows for block in self.blocks])]
-        compare = Cost.named("l2") if self.by_codes else self.cost
-        self.strategies = {name: kind(compare, self.settings, self.clock) for name, kind in STRATEGIES.items()}
+        self.codes_strategies = self._strategies(Cost.named("l2"))
+        self.strategies = self.codes_strategies if self.by_codes else self._strategies(self.cost)
         self.dense = self.strategies["dense"]
         if self.settings.fresh:
-            self.sliced = SlicedDistance(x, self.settings.fresh_batch, seed)
+            self.fresh = FreshSamples(x, self.settings.fresh_batch, seed)
+        if self.settings.shared_rate:
+            whitened = self.fresh.distance.scores if self.settings.fresh else WhitenedScores(x, _seeded(seed))
+            self.shared = SharedSteps(whitened.of_all(x), self.prior.dim, child(seed, 1))
 
     def start(self) -> None:
         """The first permutation pi^(0), and the codes Z^(0) = Q_pi."""
@@ -137,18 +146,16 @@ class QuantileAssignment(Searched):
         """One gradient step of the decoder; in mini-batch mode the batch is then assigned anew (Algorithm 2)."""
         with self.clock("decoder"):
             self.generator.train()
-            codes = self.codes[batch.index]
-            if self.moving is not None and not self.snapped:
+            codes = self._codes_of(batch.index)
+            if self.settings.moves and not self.snapped:
                 codes.requires_grad_()
             label = None if self.labels is None else self.labels[batch.index]
             loss, fresh = self._losses(batch.x, codes, label)
             total = loss + self.settings.penalty * self.regulariser() if self.settings.penalty else loss
             update("generator", total if fresh is None else total + self.settings.fresh * fresh)
-            if codes.grad is not None and self.moving is not None:
+            if codes.grad is not None:
                 # The gradient of each image's own loss, however many images there are in the batch.
-                rate = self.settings.code_rate * self.prior.scale * self.pace
-                moved = self.moving.moved(batch.index, codes.detach(), codes.grad * len(codes), rate)
-                self.codes[batch.index] = moved
+                self._move(batch.index, codes.detach(), codes.grad * len(codes))
         if self.settings.algorithm == "mini-batch" and not self.snapped:
             self._assign(self._offers(batch.index.cpu()), self.dense)
         return {"loss": loss.item()} | ({} if fresh is None else {"fresh": fresh.item()})
@@ -156,18 +163,42 @@ class QuantileAssignment(Searched):
     def _losses(self, x: Tensor, codes: Tensor, label: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The mean of l(x_i, G(z_i)) and, in every few steps, the distance of fresh samples to the training images."""
         self.steps += 1
-        if not self.settings.fresh or self.steps % self.settings.fresh_every:
-            return self.cost.paired(x, self.generator(codes, label)).mean(), None
         loss = self.cost.paired(x, self.generator(codes, label)).mean()
-        drawn, classes = self.draw_usual(self.settings.fresh_batch, None, self.random)
-        # In parts of about a batch, which stay in the cache: twice as many at once take almost three times as long.
-        parts = max(1, len(drawn) // len(x))
-        labels = [None] * parts if classes is None else classes.tensor_split(parts)
-        made = torch.cat([self.generator(z, y) for z, y in zip(drawn.tensor_split(parts), labels)])
-        return loss, self.sliced(made, self.random)
+        if not self.settings.fresh or self.steps % self.settings.fresh_every:
+            return loss, None
+        return loss, self.fresh.loss(self.generator, self._draw_evenly, len(x), self.random)
+
+    def _draw_evenly(self, n: int) -> tuple[Tensor, Tensor | None]:
+        """Codes from the law that is sampled, with each component as often as expected."""
+        if self.law is None:
+            return self.draw_usual(n, None, self.random)
+        codes, labels = even_draws(self.law, self.class_counts if self.classes else None, n, self.random)
+        return codes.to(self.lattice), None if labels is None else labels.to(self.device)
+
+    def _move(self, index: Tensor, codes: Tensor, gradient: Tensor) -> None:
+        """One step of the codes (m, d) of a batch down their gradients, each on its own and all together."""
+        rate = self.prior.scale * self.pace
+        if self.moving is not None:
+            self._set_codes(index, self.moving.moved(index, codes, gradient, self.settings.code_rate * rate))
+        if self.shared is not None:
+            self.shared.step(index, gradient, self.settings.shared_rate * rate)
+
+    def _codes_of(self, index: Tensor) -> Tensor:
+        """Where the codes of these images are now, (m, d)."""
+        return self.codes[index] if self.shared is None else self.codes[index] + self.shared.offsets(index)
+
+    def _set_codes(self, index: Tensor, codes: Tensor) -> None:
+        """Put the codes of these images to these places, (m, d)."""
+        self.codes[index] = codes if self.shared is None else codes - self.shared.offsets(index)
+
+    def _collect(self) -> None:
+        """Add the steps that codes have taken together to the codes."""
+        if self.shared is not None:
+            self.codes = self.codes + self.shared.collected()
 
     def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
         """Every K epochs all images are assigned anew (Algorithm 1)."""
+        self._collect()
         if self.settings.algorithm == "full" and self.settings.every:
             every = min(self.settings.every, epochs)
             self.progress = min(1.0, (epoch + 1) / (epochs - epochs % every))
@@ -183,6 +214,9 @@ class QuantileAssignment(Searched):
         """Cost matrix, assignment and momentum for all images, block by block; dense blocks together."""
         self.assignments += 1
         exchange = self.settings.exchange and self.assignments % self.settings.exchange == 0
+        if self.settings.law == "learnt":
+            self._follow()
+            exchange = False
         blocks = self.blocks if exchange else self._parts()
         dense = [block for block in blocks if self._strategy(block) is self.dense]
         if dense:
@@ -191,6 +225,19 @@ class QuantileAssignment(Searched):
             if self._strategy(block) is not self.dense:
                 self._assign([block], self._strategy(block))
 
+    def _follow(self) -> None:
+        """Estimate the law of the codes anew; its lattice replaces the one before, matched to the codes."""
+        assert self.law is not None
+        laid = follow(self.law, self.codes, self.blocks, self.prior, child(self.seed, self.assignments))
+        self.lattice, self.parts, self.law = laid.lattice.to(self.codes), laid.parts, laid.law
+        for block in self.parts:
+            strategy = self.codes_strategies[self.settings.strategy_for(len(block))]
+            nothing = Warm(torch.zeros(len(block), dtype=torch.float64), torch.full((len(block),), -1))
+            found = strategy.solve(block, self.codes, self.lattice[block.columns], nothing)[0]
+            self.permutation[block.rows] = block.columns[found.permutation]
+        self.row_duals.zero_()
+        self.column_duals.zero_()
+
     def _parts(self) -> list[Block]:
         """One block per component, with the images that it has now; without components, one per class or of all."""
         if self.law is None:
@@ -198,6 +245,9 @@ class QuantileAssignment(Searched):
         holder = torch.empty_like(self.permutation)
         holder[self.permutation] = torch.arange(len(holder))
         return [Block(holder[part.columns], part.columns, part.label) for part in self.parts]
+
+    def _strategies(self, cost: Cost) -> dict[str, Strategy]:
+        return {name: kind(cost, self.settings, self.clock) for name, kind in STRATEGIES.items()}
 
     def _strategy(self, block: Block) -> Strategy:
         """How a block of all images of a class, or of all images, is assigned."""
@@ -239,7 +289,9 @@ class QuantileAssignment(Searched):
         """Assign the images of blocks to their lattice rows: their costs, their optima and their new codes."""
         columns = torch.cat([block.columns for block in blocks])
         if self.by_codes:
-            given, offered = self.codes, self.lattice[columns]
+            rows = torch.cat([block.rows for block in blocks])
+            given, offered = self.codes.clone(), self.lattice[columns]
+            given[rows] = self._codes_of(rows)
         else:
             with self.clock("generate"):
                 given, offered = self.x, self._decode_lattice(columns)
@@ -260,7 +312,7 @@ class QuantileAssignment(Searched):
         taken = columns[solution.permutation]
         changed = float((taken != self.permutation[rows]).double().mean())
         self.permutation[rows] = taken
-        self.codes[rows] = self.rho * self.lattice[taken] + (1 - self.rho) * self.codes[rows]
+        self._set_codes(rows, self.rho * self.lattice[taken] + (1 - self.rho) * self._codes_of(rows))
         self.row_duals[rows] = solution.row_duals
         self.column_duals[columns] = solution.column_duals
         figures |= {"cost": solution.cost, "changed": changed}
@@ -319,6 +371,12 @@ class QuantileAssignment(Searched):
             labels = self.draw_labels(n, label, random)
             return self.law.sample(n, labels, random).to(self.lattice), labels
         return self.prior.sample(n, random).to(self.lattice), self.draw_labels(n, label, random)
+
+    def default_sampling(self, chosen: Sampling) -> Sampling:
+        """The sampler apart, if the settings leave out some draws."""
+        if self.settings.apart == 1 or chosen != Sampling():
+            return chosen
+        return Sampling(samplers.APART.name, fraction=self.settings.apart)
 
     def code_labels(self) -> Tensor | None:
         return None if self.lattice_labels is None else self.lattice_labels[self.permutation]
@@ -385,6 +443,10 @@ class QuantileAssignment(Searched):
             tensors["lattice_labels"] = self.lattice_labels
         if self.moving is not None:
             tensors |= {f"moving.{name}": tensor for name, tensor in self.moving.tensors().items()}
+        if self.shared is not None:
+            tensors |= {f"shared.{name}": tensor for name, tensor in self.shared.tensors().items()}
+        if self.law is not None:
+            tensors |= self.law.tensors()
         tensors["counts"] = torch.tensor([self.steps, self.assignments])
         tensors["progress"] = torch.tensor(self.progress, dtype=torch.float64)
         tensors["snapped"] = torch.tensor(self.snapped)
@@ -399,8 +461,12 @@ class QuantileAssignment(Searched):
             self.lattice_labels = tensors["lattice_labels"].to(self.device)
         if self.settings.code_rate:
             self.moving = CodeSteps(self.codes)
-            own = {name.removeprefix("moving."): value for name, value in tensors.items() if name.startswith("moving.")}
-            self.moving.load(own, self.device)
+            self.moving.load(_with_prefix("moving.", tensors), self.device)
+        if self.shared is not None:
+            self.shared.load(_with_prefix("shared.", tensors), self.device)
+        if self.law is not None and self.settings.law == "learnt":
+            self.law = Mixture.from_tensors(tensors)
+            self.parts = parts_of(self.law, self.blocks)
         # Runs of version 0.1.0 do not count: nothing in them depends on it.
         self.steps, self.assignments = tensors["counts"].tolist() if "counts" in tensors else (0, 0)
         self.progress = float(tensors["progress"])
@@ -413,3 +479,11 @@ _KEPT = ("lattice", "permutation", "codes", "row_duals", "column_duals", "split"
 
 def _shuffle(columns: Tensor, random: torch.Generator) -> Tensor:
     return torch.randperm(len(columns), generator=random)
+
+
+def _seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -101,6 +101,12 @@ class QuantileSettings:
     code_rate: float = 0.0
     """Learning rate of the codes, which then also move by gradient between assignments; 0 moves them by assignment
     alone. The final codes are lattice points if `anneal` is on."""
+    shared_rate: float = 0.0
+    """Learning rate of gradient steps that all codes take together: codes of images that look alike move alike. An
+    image's own step comes once per epoch, these come with every batch; 0 leaves them out."""
+    law: Literal["fixed", "learnt"] = "fixed"
+    """Components only: the law of the codes. fixed: as it was laid out; learnt: before each assignment it is estimated
+    anew from codes that have moved, and the lattice follows."""
     match: Literal["cost", "codes"] = "cost"
     """What an assignment compares. cost: images with the generated images of the lattice; codes: codes that have moved
     with the lattice points themselves, which takes next to no time, whatever the size of the images."""
@@ -111,6 +117,9 @@ class QuantileSettings:
     """Fresh samples that are compared with the training data at a time."""
     fresh_every: int = 6
     """Steps between two such comparisons."""
+    apart: float = 1.0
+    """Share of draws that become samples unless a sampler is named: those whose images are most like a copy of one
+    training image are left out (see the sampler apart). 1 leaves none out."""
     penalty: float = 0.0
     """lambda: weight of the explicit penalty R(theta), the sum of squared generator weights."""
     strategy: Literal["auto", "dense", "candidates"] = "auto"
@@ -125,17 +134,29 @@ class QuantileSettings:
     def check(self) -> None:
         """Refuse what can't be used."""
         check_choices(self)
-        at_least(self, 0, "every", "snap", "penalty", "exchange", "code_rate", "fresh", "components")
+        at_least(self, 0, "every", "snap", "penalty", "exchange", "code_rate", "shared_rate", "fresh")
+        at_least(self, 0, "components")
         at_least(self, 1, "memory", "candidates", "fresh_every")
         at_least(self, 2, "fresh_batch")
         if not 0 < self.momentum <= 1:
             raise InputError(f"momentum must be in (0, 1], got {self.momentum}: 0 would never learn")
-        if self.match == "codes" and not self.code_rate:
+        if not 0 < self.apart <= 1:
+            raise InputError(f"apart must be in (0, 1], got {self.apart}")
+        if self.match == "codes" and not self.moves:
             raise InputError("match codes needs codes that move: give code_rate, 0.15 say")
+        if self.law == "learnt" and (self.components == 1 or not self.moves):
+            raise InputError("law learnt needs components and codes that move: give components and shared_rate")
+        if self.law == "learnt" and self.algorithm != "full":
+            raise InputError("law learnt needs algorithm full: with mini-batches there is no moment to learn it")
         if self.strategy == "candidates" and self.assignment != "exact":
             raise InputError(
                 f"strategy candidates needs assignment exact, got {self.assignment!r}: use exact, or strategy dense"
             )
+
+    @property
+    def moves(self) -> bool:
+        """Whether codes move by gradient."""
+        return bool(self.code_rate or self.shared_rate)
 
     def strategy_for(self, n: int) -> str:
         """How n images are assigned: dense or candidates."""
@@ -353,7 +374,7 @@ GLO = MethodRecord(
     "generative latent optimisation",
     "neurosql.methods.glo:GLO",
     GLOSettings,
-    samplers=(samplers.GAUSSIAN, samplers.MIXTURE, samplers.NEAR, samplers.TRUNCATED, samplers.BETWEEN),
+    samplers=(samplers.GAUSSIAN, samplers.MIXTURE, *samplers.AROUND_CODES),
 )
 RAE = MethodRecord(
     "rae",
@@ -361,7 +382,7 @@ RAE = MethodRecord(
     "neurosql.methods.rae:RAE",
     RAESettings,
     paper={"encoder": "mlp"},
-    samplers=(samplers.MIXTURE, samplers.GAUSSIAN, samplers.NEAR, samplers.TRUNCATED, samplers.BETWEEN),
+    samplers=(samplers.MIXTURE, samplers.GAUSSIAN, *samplers.AROUND_CODES),
 )
 OT_CFM = MethodRecord(
     "ot-cfm",

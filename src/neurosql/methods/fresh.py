@@ -1,0 +1,63 @@
+"""Fresh samples in the loss: the generator also learns between its codes.
+
+Codes are drawn from the law that is sampled, and the images that the generator makes of them are compared with the
+training images as two sets (see sliced.py). If the law is a mixture, each component and each class gets its share of
+the draws, up to rounding: chance would only add noise to the comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from neurosql.density import Mixture
+from neurosql.generators.base import Generator
+from neurosql.sliced import SlicedDistance
+
+
+class FreshSamples:
+    """A loss on `batch` fresh samples, against the training images x (n, ...)."""
+
+    def __init__(self, x: Tensor, batch: int, seed: int) -> None:
+        self.batch = batch
+        self.distance = SlicedDistance(x, batch, seed)
+
+    def loss(
+        self,
+        generator: Generator,
+        draw: Callable[[int], tuple[Tensor, Tensor | None]],
+        at_once: int,
+        random: torch.Generator,
+    ) -> Tensor:
+        """The distance of fresh samples to the training images; `draw(m)` gives m codes and their labels, if any."""
+        codes, classes = draw(self.batch)
+        # In parts of about a batch, which stay in the cache: twice as many at once take almost three times as long.
+        parts = max(1, len(codes) // at_once)
+        labels = [None] * parts if classes is None else classes.tensor_split(parts)
+        made = torch.cat([generator(z, y) for z, y in zip(codes.tensor_split(parts), labels)])
+        return self.distance(made, random)
+
+
+def even_draws(
+    law: Mixture, class_counts: Tensor | None, n: int, random: torch.Generator
+) -> tuple[Tensor, Tensor | None]:
+    """n draws (n, d) from a mixture, with each class and component as often as expected, up to rounding.
+
+    The draws come in random order. With classes, of the sizes `class_counts` (c,), their labels (n,) come too.
+    """
+    shares = law.weights
+    if class_counts is not None:
+        shares = shares * (class_counts.double() / class_counts.sum())[:, None]
+    flat = shares.flatten()
+    # One random offset for all: the number of draws of each differs from its expectation by less than 1.
+    offset = torch.rand(1, generator=random, dtype=torch.float64)
+    places = (torch.arange(n, dtype=torch.float64) + offset) / n
+    last = int(torch.nonzero(flat > 0)[-1])
+    chosen = torch.searchsorted(flat.cumsum(0), places * flat.sum(), right=True).clamp(max=last)
+    chosen = chosen[torch.randperm(n, generator=random)]
+    group, component = chosen // shares.shape[1], chosen % shares.shape[1]
+    noise = torch.randn(n, law.dim, generator=random, dtype=torch.float64)
+    codes = law.means[group, component] + torch.einsum("nij,nj->ni", law.factors[group, component], noise)
+    return codes, None if class_counts is None else group
