@@ -130,7 +130,7 @@ def test_owned_batches_never_raise_the_cost_of_the_batch(digits):
         return float(method.cost.paired(method.x[rows], images).mean())
 
     before = cost()
-    method._assign(method._offers(rows), method.dense)
+    method._assign(method.offers.of(rows, method.permutation, method.random), method.dense)
     assert cost() < before
 
 

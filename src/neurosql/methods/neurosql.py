@@ -32,6 +32,7 @@ from torch import Tensor
 from neurosql.assign import Warm
 from neurosql.assign.blocks import Block, child, lay_out, lay_out_components
 from neurosql.assign.learnt import follow, parts_of
+from neurosql.assign.offers import Offers
 from neurosql.assign.start import pca_permutation, random_permutation
 from neurosql.assign.strategies import STRATEGIES, Figures, Solution, Strategy
 from neurosql.cost import Cost
@@ -110,9 +111,7 @@ class QuantileAssignment(Searched):
             lattice, self.blocks = lay_out(self.prior, len(x), self.labels, seed)
             self.parts = self.blocks
         self.lattice = lattice.to(x)
-        self.block_of = torch.empty(len(x), dtype=torch.int64)
-        for number, block in enumerate(self.blocks):
-            self.block_of[block.rows] = number
+        self.offers = Offers(self.blocks, self.settings.subset)
         if self.labels is not None:
             self.lattice_labels = self.labels[torch.cat([block.rows for block in self.blocks])]
         self.codes_strategies = self._strategies(Cost.named("l2"))
@@ -140,7 +139,7 @@ class QuantileAssignment(Searched):
         self.moving = CodeSteps(self.codes) if self.settings.code_rate else None
         self.row_duals = torch.zeros(n, dtype=torch.float64)
         self.column_duals = torch.zeros(n, dtype=torch.float64)
-        self._partition()
+        self.offers.begin_epoch(self.random)
 
     def training_step(self, batch: Batch, update: Update) -> dict[str, float]:
         """One gradient step of the decoder; in mini-batch mode the batch is then assigned anew (Algorithm 2)."""
@@ -157,7 +156,7 @@ class QuantileAssignment(Searched):
                 # The gradient of each image's own loss, however many images there are in the batch.
                 self._move(batch.index, codes.detach(), codes.grad * len(codes))
         if self.settings.algorithm == "mini-batch" and not self.snapped:
-            self._assign(self._offers(batch.index.cpu()), self.dense)
+            self._assign(self.offers.of(batch.index.cpu(), self.permutation, self.random), self.dense)
         return {"loss": loss.item()} | ({} if fresh is None else {"fresh": fresh.item()})
 
     def _losses(self, x: Tensor, codes: Tensor, label: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -207,7 +206,7 @@ class QuantileAssignment(Searched):
         else:
             self.progress = min(1.0, (epoch + 1) / max(1, epochs - 1))
         figures = self._mean_figures()
-        self._partition()
+        self.offers.begin_epoch(self.random)
         return figures | {"drift": self.drift()}
 
     def reassign(self) -> None:
@@ -328,29 +327,6 @@ class QuantileAssignment(Searched):
         figures = dict(zip(FIGURES, means.tolist())) | {"rho": self.rho}
         return {name: value for name, value in figures.items() if math.isfinite(value)}
 
-    def _partition(self) -> None:
-        """Split each block's lattice rows anew, for batches that take disjoint parts of it."""
-        self.split = torch.cat([block.columns[_shuffle(block.columns, self.random)] for block in self.blocks])
-        self.taken = torch.zeros(len(self.blocks), dtype=torch.int64)
-
-    def _offers(self, index: Tensor) -> list[Block]:
-        """The batch's images, block by block, each with as many lattice rows as there are images."""
-        offers = []
-        for number, block in enumerate(self.blocks):
-            rows = index[self.block_of[index] == number]
-            if not len(rows):
-                continue
-            if self.settings.subset == "owned":
-                offered = self.permutation[rows]
-            elif self.settings.subset == "partition":
-                begin = int(block.columns[0]) + int(self.taken[number])
-                offered = self.split[begin : begin + len(rows)]
-                self.taken[number] += len(rows)
-            else:
-                offered = block.columns[_shuffle(block.columns, self.random)[: len(rows)]]
-            offers.append(Block(rows, offered, block.label))
-        return offers
-
     def _decode_lattice(self, columns: Tensor | None = None) -> Tensor:
         """G(Q_k) for these lattice rows, or for all: (m, *shape)."""
         chosen = slice(None) if columns is None else columns
@@ -438,7 +414,7 @@ class QuantileAssignment(Searched):
         return float(torch.cdist(first, lattice).amin(1).mean() / torch.cdist(first, second).mean())
 
     def tensors(self) -> dict[str, Tensor]:
-        tensors = {name: getattr(self, name) for name in _KEPT}
+        tensors = {name: getattr(self, name) for name in _KEPT} | self.offers.tensors()
         if self.lattice_labels is not None:
             tensors["lattice_labels"] = self.lattice_labels
         if self.moving is not None:
@@ -456,6 +432,7 @@ class QuantileAssignment(Searched):
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         for name in _KEPT:
             setattr(self, name, tensors[name])
+        self.offers.load(tensors)
         self.lattice, self.codes = tensors["lattice"].to(self.device), tensors["codes"].to(self.device)
         if "lattice_labels" in tensors:
             self.lattice_labels = tensors["lattice_labels"].to(self.device)
@@ -474,11 +451,7 @@ class QuantileAssignment(Searched):
         self.figures = tensors["figures"].tolist()
 
 
-_KEPT = ("lattice", "permutation", "codes", "row_duals", "column_duals", "split", "taken")
-
-
-def _shuffle(columns: Tensor, random: torch.Generator) -> Tensor:
-    return torch.randperm(len(columns), generator=random)
+_KEPT = ("lattice", "permutation", "codes", "row_duals", "column_duals")
 
 
 def _seeded(seed: int) -> torch.Generator:
