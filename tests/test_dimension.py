@@ -79,8 +79,8 @@ def test_the_estimate_is_never_above_the_number_of_values():
     assert dimension.intrinsic(torch.randn(300, 1, generator=torch.Generator().manual_seed(0))) <= 1
 
 
-@pytest.mark.parametrize("n, dim", [(500, 6), (2000, 8), (60_000, 12)])
-def test_n_codes_leave_two_and_a_half_on_each_axis(n, dim):
+@pytest.mark.parametrize("n, dim", [(500, 8), (2000, 10), (60_000, 15)])
+def test_n_codes_leave_two_on_each_axis(n, dim):
     assert dimension.affordable(n) == dim
     assert n ** (1 / dim) >= dimension.PER_AXIS > n ** (1 / (dim + 1))
 
@@ -89,9 +89,9 @@ def test_the_smaller_of_the_two_dimensions_is_chosen_but_two_at_least():
     random = np.random.default_rng(0)
     wide, sheet, line = (embedded(random.random((600, m)), 40).float() for m in (20, 3, 1))
     dim, why = dimension.choose(wide, L2)
-    assert dim == dimension.affordable(600) == 6
-    assert why.startswith("latent dimension 6: about 2.5 codes per axis for 600 vectors; the data have about 1")
-    assert dimension.choose(sheet, L2) == (3, "latent dimension 3: the data have about 3; 600 vectors would allow 6")
+    assert dim == dimension.affordable(600) == 9
+    assert why.startswith("latent dimension 9: about 2 codes per axis for 600 vectors; the data have about 1")
+    assert dimension.choose(sheet, L2) == (3, "latent dimension 3: the data have about 3; 600 vectors would allow 9")
     dim, why = dimension.choose(line, L2)
     assert dim == 2 and why.startswith("latent dimension 2, the least that is chosen: the data have about 1")
 
@@ -99,7 +99,7 @@ def test_the_smaller_of_the_two_dimensions_is_chosen_but_two_at_least():
 def test_few_samples_are_not_enough_for_an_estimate():
     sheet = embedded(np.random.default_rng(0).random((24, 1))).float()
     dim, why = dimension.choose(sheet, L2)
-    assert dim == dimension.affordable(24) == 3 and "too few" in why
+    assert dim == dimension.affordable(24) == 4 and "too few" in why
     assert [dimension.choose(sheet[:n], L2)[0] for n in (1, 2, 7)] == [2, 2, 2]
 
 
@@ -149,33 +149,33 @@ def test_a_dimension_is_a_whole_number_or_auto():
 def test_a_run_holds_the_number_and_is_the_run_of_that_number(tmp_path, noise):
     images = from_array(noise)
     chosen = fit(images, latent_dim="auto", out=tmp_path / "run", **QUICK)
-    given = fit(images, latent_dim=5, **QUICK)
+    given = fit(images, latent_dim=7, **QUICK)
     assert chosen.settings == given.settings and torch.equal(chosen.method.codes, given.method.codes)
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["generator"]["latent_dim"] == 5
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["generator"]["latent_dim"] == 7
     again = open_run(tmp_path / "run")
-    assert again.settings.generator.latent_dim == 5
+    assert again.settings.generator.latent_dim == 7
     assert np.array_equal(again.sample(4, seed=0)[0], given.sample(4, seed=0)[0])
 
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_every_method_takes_it_and_those_without_a_latent_dimension_say_nothing(method, noise):
     run = fit(from_array(noise[:100]), method=method, latent_dim="auto", **QUICK | {"epochs": 1})
-    assert run.settings.generator.latent_dim == 5
-    assert [note.split(":")[0] for note in run.notes] == ["latent dimension 5"] * METHODS[method].latent
+    assert run.settings.generator.latent_dim == 6
+    assert [note.split(":")[0] for note in run.notes] == ["latent dimension 6"] * METHODS[method].latent
 
 
 def test_the_estimator_chooses_and_says_so(noise, capsys):
     model = NeuroSQL("auto", **QUICK, verbose=1).fit(noise)
     assert model.latent_dim == "auto" and model.get_params()["latent_dim"] == "auto"
-    assert model.codes_.shape == (200, 5) and model.transform(noise[:2]).shape == (2, 5)
+    assert model.codes_.shape == (200, 7) and model.transform(noise[:2]).shape == (2, 7)
     assert model.inverse_transform(model.codes_[:2]).shape == (2, 8, 8)
-    note = "note       latent dimension 5: about 2.5 codes per axis for 200 images; the data have about"
+    note = "note       latent dimension 7: about 2 codes per axis for 200 images; the data have about"
     assert note in capsys.readouterr().out
 
 
 def test_the_estimator_loads_the_number(tmp_path, noise):
     NeuroSQL("auto", **QUICK).fit(noise[:60]).save(tmp_path / "run")
-    assert NeuroSQL.load(tmp_path / "run").latent_dim == 4
+    assert NeuroSQL.load(tmp_path / "run").latent_dim == 5
 
 
 def test_a_prior_of_the_callers_own_has_its_dimension(noise, capsys):
@@ -189,9 +189,9 @@ def test_the_command_line_says_it_once_and_the_folder_has_the_number(tmp_path, c
     path = str(tmp_path / "run")
     assert main(["train", "mnist-sample", *options, "--preset", "samples", "--out", path]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("note       latent dimension 5: about 2.5 codes per axis for 100 images; the data have") == 1
+    assert printed.count("note       latent dimension 6: about 2 codes per axis for 100 images; the data have") == 1
     assert main(["info", path]) == 0
-    assert "latent dimension 5," in capsys.readouterr().out
+    assert "latent dimension 6," in capsys.readouterr().out
     page = (tmp_path / "run" / "report.html").read_text()
     assert "latent dimension 5" in page and "--latent-dim 5" in page and "auto" not in page.split("latent_dim")[1][:20]
     assert main(["sample", path, "-n", "4"]) == 0

@@ -1,9 +1,9 @@
 r"""The latent dimension that `auto` stands for: no more than the data have, and no more than their number can fill.
 
 n codes in d dimensions have about n^(1/d) places on each axis. The fewer these are, the farther apart are the codes,
-and the more samples come from between them, where the generator was not trained. With 2.5 or more, n samples allow
+and the more samples come from between them, where the generator was not trained. With 2 or more, n samples allow
 
-    d_n = floor(ln n / ln 2.5),
+    d_n = floor(log2 n),
 
 and no more is needed than the data's own dimension m. Its maximum likelihood estimate is that of Levina and Bickel
 (2004): with T_j(x) the distance from x to its j-th nearest neighbour,
@@ -28,7 +28,7 @@ from neurosql.prior import Prior
 from neurosql.settings import METHODS, Settings
 from neurosql.settings.sections import AUTO
 
-PER_AXIS = 2.5
+PER_AXIS = 2
 """Codes that each axis of the latent space should have."""
 LEAST = 2
 """The smallest dimension that is chosen, but for vectors of one column."""
@@ -48,8 +48,8 @@ _COPY = 1e-6
 
 
 def affordable(n: int) -> int:
-    """d_n: the largest dimension in which n codes have 2.5 values on each axis."""
-    return int(math.log(max(1, n)) / math.log(PER_AXIS))
+    """d_n: the largest dimension in which n codes have 2 values on each axis."""
+    return int(math.log2(max(1, n)) / math.log2(PER_AXIS))
 
 
 @torch.no_grad()

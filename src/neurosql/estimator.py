@@ -91,10 +91,13 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         components: int = Q.components,
         exchange: int = Q.exchange,
         code_rate: float = Q.code_rate,
+        shared_rate: float = Q.shared_rate,
+        law: str = Q.law,
         match: str = Q.match,
         fresh: float = Q.fresh,
         fresh_batch: int = Q.fresh_batch,
         fresh_every: int = Q.fresh_every,
+        apart: float = Q.apart,
         penalty: float = Q.penalty,
         strategy: str = Q.strategy,
         candidates: int = Q.candidates,
@@ -146,10 +149,13 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.components = components
         self.exchange = exchange
         self.code_rate = code_rate
+        self.shared_rate = shared_rate
+        self.law = law
         self.match = match
         self.fresh = fresh
         self.fresh_batch = fresh_batch
         self.fresh_every = fresh_every
+        self.apart = apart
         self.penalty = penalty
         self.strategy = strategy
         self.candidates = candidates

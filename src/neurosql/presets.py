@@ -16,7 +16,7 @@ from neurosql.errors import InputError
 from neurosql.settings.methods import METHODS, PAPER
 from neurosql.settings.whole import Settings
 
-Preset = Literal["recommended", "paper", "map", "samples"]
+Preset = Literal["recommended", "paper", "plain", "map", "samples"]
 Budget = Literal["smoke", "laptop", "paper"]
 
 BUDGETS: dict[str, dict[str, Any]] = {

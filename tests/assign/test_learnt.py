@@ -6,7 +6,7 @@ from sklearn.mixture import GaussianMixture
 
 from neurosql import prior
 from neurosql.assign.blocks import Block
-from neurosql.assign.learnt import follow, parts_of, responsibilities
+from neurosql.assign.learnt import follow, parts_of, responsibilities, whitened
 from neurosql.density import Mixture
 
 
@@ -64,6 +64,16 @@ def test_the_lattice_agrees_with_the_law():
     drawn = laid.law.sample(20_000, None, torch.Generator().manual_seed(0))
     torch.testing.assert_close(laid.lattice.mean(0), drawn.mean(0), atol=0.06, rtol=0)
     torch.testing.assert_close(laid.lattice.T.cov(), drawn.T.cov(), atol=0.25, rtol=0.03)
+
+
+def test_whitened_codes_and_quantiles_are_standard_normal_in_every_component():
+    codes, _, law = spread_out(3000)
+    laid = settled(codes, law, whole(3000))
+    points, quantiles = whitened(laid, codes)
+    for part in laid.parts:
+        for found in (points[part.rows], quantiles[part.columns]):
+            torch.testing.assert_close(found.mean(0), torch.zeros(2).double(), atol=0.03, rtol=0)
+            torch.testing.assert_close(found.T.cov(), torch.eye(2).double(), atol=0.1, rtol=0)
 
 
 def test_each_class_has_a_law_of_its_own():

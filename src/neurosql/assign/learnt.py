@@ -84,6 +84,21 @@ def _improved(law: Mixture, z: Tensor) -> Mixture:
     return Mixture((counts / n)[None], means[None], torch.linalg.cholesky(covariances)[None])
 
 
+def whitened(laid: Layout, codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes (n, d) and lattice (n, d), each in the coordinates in which its component is standard normal."""
+    points, quantiles = codes.detach().double().cpu().clone(), laid.lattice.clone()
+    used: dict[int, int] = {}
+    for part in laid.parts:
+        label = part.label or 0
+        components = torch.nonzero(laid.law.weights[label] > 0).flatten()
+        component = int(components[used.setdefault(label, 0)])
+        used[label] += 1
+        mean, factor = laid.law.means[label, component], laid.law.factors[label, component]
+        for values, rows in ((points, part.rows), (quantiles, part.columns)):
+            values[rows] = torch.linalg.solve_triangular(factor, (values[rows] - mean).T, upper=False).T
+    return points.to(codes), quantiles.to(codes)
+
+
 def parts_of(law: Mixture, blocks: list[Block]) -> list[Block]:
     """The lattice rows of each component, as `follow` laid them out; the images are those of the whole block."""
     parts = []

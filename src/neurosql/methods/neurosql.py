@@ -31,7 +31,7 @@ from torch import Tensor
 
 from neurosql.assign import Warm
 from neurosql.assign.blocks import Block, child, lay_out, lay_out_components
-from neurosql.assign.learnt import follow, parts_of
+from neurosql.assign.learnt import follow, parts_of, whitened
 from neurosql.assign.offers import Offers
 from neurosql.assign.start import pca_permutation, random_permutation
 from neurosql.assign.strategies import STRATEGIES, Figures, Solution, Strategy
@@ -227,12 +227,13 @@ class QuantileAssignment(Searched):
     def _follow(self) -> None:
         """Estimate the law of the codes anew; its lattice replaces the one before, matched to the codes."""
         assert self.law is not None
-        laid = follow(self.law, self.codes, self.blocks, self.prior, child(self.seed, self.assignments))
+        laid = follow(self.law, self.codes, self.blocks, self.prior, self.seed)
         self.lattice, self.parts, self.law = laid.lattice.to(self.codes), laid.parts, laid.law
+        codes, quantiles = whitened(laid, self.codes)
         for block in self.parts:
             strategy = self.codes_strategies[self.settings.strategy_for(len(block))]
             nothing = Warm(torch.zeros(len(block), dtype=torch.float64), torch.full((len(block),), -1))
-            found = strategy.solve(block, self.codes, self.lattice[block.columns], nothing)[0]
+            found = strategy.solve(block, codes, quantiles[block.columns], nothing)[0]
             self.permutation[block.rows] = block.columns[found.permutation]
         self.row_duals.zero_()
         self.column_duals.zero_()

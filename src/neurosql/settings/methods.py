@@ -322,10 +322,12 @@ NEUROSQL = MethodRecord(
     QuantileSettings,
     paper={"every": 5, "momentum": 0.7, "anneal": False, "start": "random"},
     purposes={
+        "plain": {},
         "map": {"mapping": 2, "components": 10, "fresh": 0.75},
         "samples": {
-            **{"mapping": 2, "mapping_width": 256, "components": 0, "code_rate": 0.15, "momentum": 0.1},
-            **{"fresh": 1.5, "latent_dim": AUTO},
+            **{"latent_dim": "auto", "mapping": 2, "mapping_width": 256, "learning_rate": 3e-3},
+            **{"components": 0, "law": "learnt", "shared_rate": 2e-3, "code_rate": 0.03},
+            **{"momentum": 0.2, "anneal": False, "fresh": 1.5, "apart": 0.95},
         },
     },
 )
