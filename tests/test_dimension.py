@@ -193,7 +193,7 @@ def test_the_command_line_says_it_once_and_the_folder_has_the_number(tmp_path, c
     assert main(["info", path]) == 0
     assert "latent dimension 6," in capsys.readouterr().out
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "latent dimension 5" in page and "--latent-dim 5" in page and "auto" not in page.split("latent_dim")[1][:20]
+    assert "latent dimension 6" in page and "--latent-dim 6" in page and "auto" not in page.split("latent_dim")[1][:20]
     assert main(["sample", path, "-n", "4"]) == 0
 
 

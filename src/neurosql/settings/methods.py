@@ -325,7 +325,7 @@ NEUROSQL = MethodRecord(
         "plain": {},
         "map": {"mapping": 2, "components": 10, "fresh": 0.75},
         "samples": {
-            **{"latent_dim": "auto", "mapping": 2, "mapping_width": 256, "learning_rate": 3e-3},
+            **{"latent_dim": AUTO, "mapping": 2, "mapping_width": 256, "learning_rate": 3e-3},
             **{"components": 0, "law": "learnt", "shared_rate": 2e-3, "code_rate": 0.03},
             **{"momentum": 0.2, "anneal": False, "fresh": 1.5, "apart": 0.95},
         },

@@ -13,6 +13,7 @@ from neurosql.registry import Registry
 BUILT_IN = {
     "main": "data_sets:MAIN",
     "mnist": "data_sets:MNIST",
+    "best": "samples:BEST",
     "mnist-resnet": "data_sets:MNIST_RESNET",
     "mnist-unet": "data_sets:MNIST_UNET",
     "celeba": "data_sets:CELEBA",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from neurosql.bench.declare import Arm
 from neurosql.metrics.column import of_codes, paired_heldout, paired_train, resource, sampled
+from neurosql.settings import Sampling
 
 NEUROSQL = Arm("NeuroSQL", printed="NeuroSQL")
 AS_PAPER = Arm("NeuroSQL, paper", preset="paper", printed="NeuroSQL")
@@ -15,6 +16,13 @@ IMLE = Arm("IMLE", "imle")
 RS_IMLE = Arm("RS-IMLE", "rs-imle")
 GLO = Arm("GLO", "glo")
 RAE = Arm("RAE", "rae")
+# Beyond the plain method, and rivals with the same network in front and as good a density after training.
+MAP = Arm("NeuroSQL, map", preset="map")
+SAMPLES = Arm("NeuroSQL, samples", preset="samples")
+MAPPED = {"mapping": 2, "mapping_width": 256}
+RAE_MAPPED = Arm("RAE, mapping", "rae", own={**MAPPED, "components": 20})
+GLO_MAPPED = Arm("GLO, mapping, mixture", "glo", own=MAPPED, sampling=Sampling("mixture", components=20))
+VAE_MIXTURE = Arm("VAE, mixture", "vae", sampling=Sampling("mixture", components=20))
 
 # The paper's three scores on samples, and those on pairs, which the paper does not tell apart.
 SAMPLED = (sampled("proxy-fid", "random net"), sampled("lpips"), sampled("ssim"))
@@ -24,6 +32,11 @@ SETS = (sampled("kid", "random net"), RECALL, COPIES)
 OF_DIGITS = (sampled("frechet", "classifier"), sampled("recall", "classifier"))
 OF_PICTURES = (sampled("kid", "vgg"), sampled("frechet", "vgg"), sampled("recall", "vgg"))
 OF_COLOURS = (sampled("chroma spread", "mean chroma"), sampled("colour frechet", "colour histogram"))
+OF_SAMPLES = (
+    *(sampled(name, "classifier") for name in ("frechet", "kid", "precision", "recall", "coverage")),
+    COPIES,
+    sampled("kid", "random net"),
+)
 TIME, MEMORY = resource("epoch seconds"), resource("peak megabytes")
 RESOURCES = (TIME, MEMORY, resource("parameters trained"), resource("parameters sampling"))
 RATIOS = (resource("epoch seconds", over="VAE"), resource("peak megabytes", over="VAE"))
