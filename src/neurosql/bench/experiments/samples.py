@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neurosql.bench.declare import Experiment, Grid
+from neurosql.bench.declare import LAPTOP, Arm, Experiment, Grid
 from neurosql.bench.experiments.contenders import (
     CODES,
     DDPM,
@@ -22,6 +22,7 @@ from neurosql.bench.experiments.contenders import (
     VAE,
     VAE_MIXTURE,
 )
+from neurosql.settings import Sampling
 
 BEST = Experiment(
     "best",
@@ -37,4 +38,30 @@ BEST = Experiment(
     ),
     (*OF_SAMPLES, *PAIRED[1:], CODES[2], TIME),
     figures=("samples",),
+)
+SAMPLERS = Experiment(
+    "samplers",
+    "Samplers",
+    "What does each way to draw codes trade: quality, variety, copies?",
+    (
+        Grid(
+            tuple(
+                Arm(name, preset="samples", sampling=sampling)
+                for name, sampling in (
+                    ("prior", Sampling("prior")),
+                    ("apart, 0.95 (the default)", Sampling()),
+                    ("apart, 0.8", Sampling("apart", fraction=0.8)),
+                    ("near, 0.8", Sampling("near", fraction=0.8)),
+                    ("near, 0.5", Sampling("near", fraction=0.5)),
+                    ("truncated, 0.7", Sampling("truncated", fraction=0.7)),
+                    ("between", Sampling("between")),
+                    ("gaussian", Sampling("gaussian")),
+                    ("mixture of 20", Sampling("mixture", components=20)),
+                )
+            ),
+            dims=(12,),
+        ),
+    ),
+    OF_SAMPLES,
+    seeds={LAPTOP: 3},
 )
