@@ -102,6 +102,10 @@ class Mixture:
         each = weights.log() - 0.5 * whitened.square().sum(-1) - volume
         return each.logsumexp(1) - 0.5 * self.dim * math.log(2 * math.pi)
 
+    def in_units(self, shift: Tensor, factor: float) -> Mixture:
+        """The law of (Z - shift) / factor, with shift (d,)."""
+        return Mixture(self.weights, (self.means - shift) / factor, self.factors / factor)
+
     def tensors(self) -> dict[str, Tensor]:
         """The density as tensors, which `from_tensors` takes."""
         return {f"density.{name}": getattr(self, name) for name in NAMES}

@@ -14,6 +14,7 @@ from neurosql.density import Mixture
 from neurosql.methods.base import Batch
 from neurosql.methods.fresh import even_draws
 from neurosql.methods.moving import SharedSteps
+from neurosql.methods.neurosql import QuantileAssignment
 from neurosql.run import resume
 from neurosql.training import Stopped, Trainer
 
@@ -125,6 +126,25 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(case, images, tmp_path, monk
 def test_in_mini_batches_codes_move_together_too(images):
     method = fit(images, **QUICK | {"algorithm": "mini-batch", "shared_rate": 0.002}).method
     assert sorted(method.permutation.tolist()) == list(range(120)) and torch.isfinite(method.codes).all()
+
+
+@pytest.mark.parametrize("more", [{}, {"mapping": 1}, {"conditional": True}, {"generator": "convnet", "width": 8}])
+def test_codes_end_with_the_variance_of_the_prior_and_the_same_images(images, more, monkeypatch):
+    before = {}
+    standardise = QuantileAssignment._standardise
+
+    def watched(method):
+        before["images"], before["spread"] = method.reconstruct(), float(method.codes.var(0).mean())
+        standardise(method)
+
+    monkeypatch.setattr(QuantileAssignment, "_standardise", watched)
+    method = fit(images, **QUICK | TOGETHER | {"shared_rate": 0.01} | more).method
+    assert abs(before["spread"] - 1) > 0.2
+    assert float(method.codes.var(0).mean()) == pytest.approx(1, abs=1e-3)
+    torch.testing.assert_close(method.codes.mean(0), torch.zeros(2), atol=1e-4, rtol=0)
+    torch.testing.assert_close(method.reconstruct(), before["images"], atol=1e-4, rtol=0)
+    drawn, _ = method.draw_usual(4000, None, torch.Generator().manual_seed(0))
+    assert float(drawn.var(0).mean()) == pytest.approx(1, abs=0.25)
 
 
 @pytest.mark.parametrize("settings", [{"law": "learnt"}, {"law": "learnt", "components": 3}])

@@ -74,6 +74,14 @@ class Generator(nn.Module):
         """The last layer."""
         return self.head
 
+    @torch.no_grad()
+    def take_codes(self, shift: Tensor, factor: float) -> None:
+        """Read codes in other units: G(z) is from now on what G(shift + factor z) was, with shift (latent_dim,)."""
+        first = next(self.entries())
+        own = first.weight[:, : self.latent_dim]
+        first.bias.add_(own @ shift.to(own))
+        own.mul_(factor)
+
     def adjust_initial(self) -> None:
         """Rescale what the common rule does not fit; called once, when the weights have been drawn."""
 

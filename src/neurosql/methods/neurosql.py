@@ -238,6 +238,18 @@ class QuantileAssignment(Searched):
         self.row_duals.zero_()
         self.column_duals.zero_()
 
+    def _standardise(self) -> None:
+        """Give the codes the mean and the mean variance of the prior; the generator makes the same images of them.
+
+        A law that follows the codes also follows them when they all grow or drift.
+        """
+        assert self.law is not None
+        shift = self.codes.double().mean(0).cpu()
+        factor = float(self.codes.double().var(0).mean().sqrt()) / self.prior.scale or 1.0
+        self.generator.take_codes(shift, factor)
+        self.codes, self.lattice = ((z - shift.to(z)) / factor for z in (self.codes, self.lattice))
+        self.law = self.law.in_units(shift, factor)
+
     def _parts(self) -> list[Block]:
         """One block per component, with the images that it has now; without components, one per class or of all."""
         if self.law is None:
@@ -255,6 +267,8 @@ class QuantileAssignment(Searched):
 
     def closing(self) -> int:
         """Snap the codes to the lattice, Z = Q_pi, to be fitted for a few more epochs without assignment."""
+        if self.settings.law == "learnt":
+            self._standardise()
         if self.settings.snap:
             # A random subset leaves pi short of a permutation: solve once more for all images.
             if self.settings.algorithm == "mini-batch" and self.settings.subset == "random":

@@ -18,7 +18,6 @@ from neurosql.bench.experiments.contenders import (
     RAE_MAPPED,
     RS_IMLE,
     SAMPLES,
-    TIME,
     VAE,
     VAE_MIXTURE,
 )
@@ -36,7 +35,7 @@ BEST = Experiment(
         Grid((RS_IMLE, GLO, RAE)),
         Grid((DDPM, OT_CFM)),
     ),
-    (*OF_SAMPLES, *PAIRED[1:], CODES[2], TIME),
+    (*OF_SAMPLES, *PAIRED[1:], CODES[2]),
     figures=("samples",),
 )
 SAMPLERS = Experiment(
