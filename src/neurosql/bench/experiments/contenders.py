@@ -17,6 +17,7 @@ RS_IMLE = Arm("RS-IMLE", "rs-imle")
 GLO = Arm("GLO", "glo")
 RAE = Arm("RAE", "rae")
 # Beyond the plain method, and rivals with the same network in front and as good a density after training.
+PLAIN = Arm("NeuroSQL, plain", preset="plain")
 MAP = Arm("NeuroSQL, map", preset="map")
 SAMPLES = Arm("NeuroSQL, samples", preset="samples")
 MAPPED = {"mapping": 2, "mapping_width": 256}
