@@ -4,9 +4,11 @@ A figure is between two comments. The first says where in results/laptop/ it com
 
     <!-- pivot mnist | KEY -->                   one score: a row per method, a column per latent dimension or data set
     <!-- lines downstream | 8 | KEY | KEY -->    one latent dimension or data set: a row per method, a column per score
+    <!-- at-best best | KEY | KEY -->            a row per method, in the dimension where its first score is best
     <!-- against mnist | NeuroSQL | KEY -->      one score: every other method minus this one, with p values
     <!-- value mnist | 8 | NeuroSQL | KEY -->    a mean, in a sentence
     <!-- more mnist | 8 | VAE | GAN | KEY -->    the first method minus the second, with p values, in a sentence
+    <!-- paired NAME | 12 | A | 8 | B | KEY -->  A at d = 12 minus B at d = 8, seed by seed, with its 95 % interval
     <!-- below NAME | ARM | OTHER | KEY -->      in how many groups the mean of ARM is below that of OTHER
     <!-- held mnist -->                          how many of the table's comparisons hold up after correction
     <!-- held mnist | NeuroSQL -->               how many of a method's comparisons it won and lost after correction
@@ -25,10 +27,13 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from neurosql.bench import compare, rows
 from neurosql.bench.compare import Difference, Group, Table
 from neurosql.bench.experiments import find
 from neurosql.metrics.column import Column
+from neurosql.metrics.statistics import mean_interval
 from neurosql.report import tables
 
 ROOT = Path(__file__).parent.parent
@@ -83,6 +88,43 @@ def lines(name: str, place: str, *keys: str) -> str:
     return _drawn(["method", *map(_named, columns)], found)
 
 
+def at_best(name: str, *keys: str) -> str:
+    """One row per method, in the group where the mean of its first score is best, and one column per score."""
+    made = table(name)
+    columns = [made.column(key) for key in keys]
+    found = []
+    for arm in made.arms:
+        groups = [group for group in made.groups if (group, arm, columns[0]) in made.cells]
+        if groups:
+            sign = columns[0].record.sign
+            best = max(groups, key=lambda group: sign * made.cells[group, arm, columns[0]].mean)
+            cells = (made.cells.get((best, arm, column)) for column in columns)
+            found.append([arm, str(best[_varying(made)]), *(tables.marked(cell, False) for cell in cells)])
+    floors = (
+        [made.floors[group, column] for group in made.groups if (group, column) in made.floors] for column in columns
+    )
+    found.append(
+        [f"*{tables.floor_name(columns)}*", "", *(tables.figure(min(some)) if some else "" for some in floors)]
+    )
+    return _drawn(["method", "d", *map(_named, columns)], found)
+
+
+def paired(name: str, place: str, arm: str, other_place: str, other: str, key: str) -> str:
+    """One method in one group minus another in another group, on the seeds that both have, with its interval."""
+    made = table(name)
+    column, factor = made.column(key), made.factors[_varying(made)]
+    results = list(rows.read(RESULTS / f"{made.experiment.name}.csv").values())
+
+    def values(where: str, of: str) -> dict[int, float]:
+        mine = [row for row in results if str(row[factor]) == where and row["arm"] == of and row["status"] == rows.DONE]
+        return {int(row["seed"]): float(rows.value_of(row, column)) for row in mine}
+
+    first, second = values(place, arm), values(other_place, other)
+    differences = np.array([first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())])
+    mean, (low, high) = float(differences.mean()), mean_interval(differences)
+    return f"{_signed(mean)} (95 % interval {_signed(low)} to {_signed(high)}, {len(differences)} seeds)"
+
+
 def against(name: str, arm: str, key: str) -> str:
     """Each other method minus `arm`, with p values, plain and corrected."""
     made = table(name)
@@ -108,8 +150,12 @@ def more(name: str, place: str, arm: str, other: str, key: str) -> str:
 def _more(d: Difference, arm: str) -> str:
     """The other method of a pair minus `arm`, in bold if the difference holds up."""
     by = -d.mean if d.first == arm else d.mean
-    text = f"{'+' if by > 0 else '-' if by < 0 else ''}{tables.figure(abs(by))}"
+    text = _signed(by)
     return f"{text if d.winner is None else f'**{text}**'} (p {_p(d.p)}, {_p(d.adjusted)})"
+
+
+def _signed(number: float) -> str:
+    return f"{'+' if number > 0 else '-' if number < 0 else ''}{tables.figure(abs(number))}"
 
 
 def value(name: str, place: str, arm: str, key: str) -> str:
@@ -180,8 +226,10 @@ def _drawn(heads: list[str], body: list[list[str]]) -> str:
 KINDS: dict[str, Callable[..., str]] = {
     "pivot": pivot,
     "lines": lines,
+    "at-best": at_best,
     "against": against,
     "more": more,
+    "paired": paired,
     "value": value,
     "below": below,
     "held": held,

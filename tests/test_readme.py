@@ -104,6 +104,28 @@ def test_a_difference_in_a_sentence_is_that_of_the_table(figures):
     assert (vae.mean > ours.mean) == ("+" in said) == ("-" in back.split(" ")[0])
 
 
+def test_a_difference_between_dimensions_is_that_of_the_seeds(figures):
+    key = "frechet classifier sampled"
+    said = figures.paired("mnist", "8", "VAE", "8", "NeuroSQL", key)
+    assert said.split(" ")[0] == figures.more("mnist", "8", "VAE", "NeuroSQL", key).split(" ")[0].strip("*")
+    made = figures.table("mnist")
+    low, high = (made.cells[("mnist", d), "NeuroSQL", made.column(key)].mean for d in (2, 8))
+    across = figures.paired("mnist", "2", "NeuroSQL", "8", "NeuroSQL", key)
+    assert float(across.split(" ")[0]) == pytest.approx(low - high, rel=1e-3) and "5 seeds" in across
+
+
+def test_each_method_is_shown_in_its_best_dimension(figures):
+    key = "frechet classifier sampled"
+    made = figures.table("mnist")
+    shown = {
+        cells[0]: cells[1]
+        for cells in (line[2:-2].split(" | ") for line in figures.at_best("mnist", key).split("\n")[3:-1])
+    }
+    for arm in ("NeuroSQL", "VAE", "GAN"):
+        means = {d: made.cells[("mnist", d), arm, made.column(key)].mean for d in (2, 3, 8, 16)}
+        assert shown[arm] == str(min(means, key=means.get))
+
+
 def test_what_holds_up_is_counted_once_for_the_winner_and_once_for_the_loser(figures):
     counts = [figures.held("mnist", arm).split() for arm in figures.table("mnist").arms]
     held, every = map(int, figures.held("mnist").split(" of "))

@@ -31,7 +31,7 @@ BEST = Experiment(
         Grid((SAMPLES, RAE_MAPPED), dims=(8, 12)),
         Grid((GLO_MAPPED, VAE_MIXTURE), dims=(8,)),
         Grid((MAP,), dims=(2,)),
-        Grid((PLAIN, VAE, GAN), dims=(2, 8)),
+        Grid((PLAIN, VAE, GAN), dims=(2, 8, 16)),
         Grid((RS_IMLE, GLO, RAE)),
         Grid((DDPM, OT_CFM)),
     ),
