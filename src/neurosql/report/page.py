@@ -86,5 +86,10 @@ def _commands(folder: Path) -> str:
 
 def _lead(run: Run) -> str:
     if run.settings.method == "neurosql":
+        own = run.settings.quantile
+        if own.law == "learnt":
+            return "One generator, whose codes lie near the quantiles of a mixture that was learnt with them."
+        if own.components != 1:
+            return f"One generator, whose codes are a permutation of {run.data.trained} quantiles of a mixture."
         return f"One generator, whose codes are a permutation of {run.data.trained} quantiles of the prior."
     return f"Trained by {run.method.title}, for comparison with quantile assignment: same generator, same budget."
