@@ -13,7 +13,7 @@ from neurosql.data import from_array
 from neurosql.density import Mixture
 from neurosql.methods.base import Batch
 from neurosql.methods.fresh import even_draws
-from neurosql.methods.moving import SharedSteps
+from neurosql.methods.moving import CodeSteps, Motion, SharedSteps
 from neurosql.methods.neurosql import QuantileAssignment
 from neurosql.run import resume
 from neurosql.training import Stopped, Trainer
@@ -59,6 +59,22 @@ def test_a_shared_step_is_adams_step_of_the_matrix():
         ((steps.features(index) @ oracle) * gradient).sum().div(len(index)).backward()
         adam.step()
     torch.testing.assert_close(steps.matrix, oracle.detach(), atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_codes_are_where_they_were_put_before_and_after_collecting(own, together):
+    codes, index = torch.zeros(50, 3), torch.arange(0, 50, 3)
+    motion = Motion(CodeSteps(codes) if own else None, shared_steps() if together else None)
+    motion.step(codes, index, motion.places(codes, index), torch.ones(len(index), 3), 0.1, 0.01)
+    moved = motion.places(codes, torch.arange(50)).any(1)
+    assert int(moved.sum()) == (50 if together else len(index) if own else 0)
+    places = torch.randn(len(index), 3, generator=torch.Generator().manual_seed(3))
+    motion.put(codes, index, places)
+    torch.testing.assert_close(motion.places(codes, index), places)
+    codes = motion.collected(codes)
+    torch.testing.assert_close(codes[index], places)
+    assert torch.equal(motion.places(codes, index), codes[index])
 
 
 def test_all_codes_move_with_a_batch_and_the_loss_falls(digits):

@@ -6,7 +6,7 @@ random features of image i, the codes follow
     z_i <- z_i + f_i A,
 
 and the steps are taken by A: images that look alike move alike, whether or not they are in the batch. Nothing of it is
-kept once the codes are found.
+kept once the codes are found. `Motion` has either kind of steps, both, or none.
 """
 
 from __future__ import annotations
@@ -122,3 +122,48 @@ class SharedSteps:
         """Take over what `tensors` gave."""
         self.matrix, self.first, self.second = (tensors[name].to(device) for name in ("matrix", "first", "second"))
         self.steps = int(tensors["steps"])
+
+
+class Motion:
+    """How n codes move: each on its own, all together, both, or not at all.
+
+    The codes (n, d) stay with the caller. Steps that they take together are not in them until `collected` adds them.
+    """
+
+    def __init__(self, own: CodeSteps | None, shared: SharedSteps | None) -> None:
+        self.own, self.shared = own, shared
+
+    def places(self, codes: Tensor, index: Tensor) -> Tensor:
+        """Where the codes of the images `index` are now, (m, d)."""
+        return codes[index] if self.shared is None else codes[index] + self.shared.offsets(index)
+
+    def put(self, codes: Tensor, index: Tensor, places: Tensor) -> None:
+        """Put the codes of the images `index` to these places, (m, d)."""
+        codes[index] = places if self.shared is None else places - self.shared.offsets(index)
+
+    def step(
+        self, codes: Tensor, index: Tensor, places: Tensor, gradient: Tensor, own_rate: float, shared_rate: float
+    ) -> None:
+        """One step from the places (m, d) of the codes of a batch down their gradients (m, d)."""
+        if self.own is not None:
+            self.put(codes, index, self.own.moved(index, places, gradient, own_rate))
+        if self.shared is not None:
+            self.shared.step(index, gradient, shared_rate)
+
+    def collected(self, codes: Tensor) -> Tensor:
+        """The codes (n, d) with the steps that they have taken together."""
+        return codes if self.shared is None else codes + self.shared.collected()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What changes, by name."""
+        return {f"{kind}.{name}": value for kind, steps in self._kinds() for name, value in steps.tensors().items()}
+
+    def load(self, tensors: dict[str, Tensor], device: torch.device) -> None:
+        """Take over what `tensors` gave; other names are left out."""
+        for kind, steps in self._kinds():
+            steps.load({name: tensors[f"{kind}.{name}"] for name in steps.tensors()}, device)
+
+    def _kinds(self) -> list[tuple[str, CodeSteps | SharedSteps]]:
+        """The steps that there are, each with its name in a checkpoint."""
+        kinds = [("moving", self.own), ("shared", self.shared)]
+        return [(kind, steps) for kind, steps in kinds if steps is not None]
