@@ -93,6 +93,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         code_rate: float = Q.code_rate,
         shared_rate: float = Q.shared_rate,
         law: str = Q.law,
+        final_components: int = Q.final_components,
         match: str = Q.match,
         fresh: float = Q.fresh,
         fresh_batch: int = Q.fresh_batch,
@@ -151,6 +152,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.code_rate = code_rate
         self.shared_rate = shared_rate
         self.law = law
+        self.final_components = final_components
         self.match = match
         self.fresh = fresh
         self.fresh_batch = fresh_batch

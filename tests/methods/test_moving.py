@@ -113,6 +113,7 @@ def test_with_annealing_codes_end_on_the_learnt_lattice(images):
 RESUMED = {
     "together": {},
     "each on its own too": {"code_rate": 0.1, "fresh": 1.0, "fresh_batch": 16, "fresh_every": 2},
+    "a density at the end": {"final_components": 6, "conditional": True},
     "early stop": {"validation_share": 0.2, "patience": 2, "validate_every": 1, "learning_rate": 0.1},
 }
 
@@ -137,6 +138,19 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(case, images, tmp_path, monk
         assert torch.equal(getattr(whole.method, name), getattr(again.method, name))
     opened = open_run(tmp_path / "stopped")
     assert np.array_equal(whole.sample(9, seed=1)[0], opened.sample(9, seed=1)[0])
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_the_law_at_the_end_is_a_mixture_of_the_codes(images, conditional, tmp_path):
+    own = {"final_components": 5, "conditional": conditional, "momentum": 0.05}
+    run = fit(images, out=tmp_path / "run", **QUICK | TOGETHER | own)
+    method = run.method
+    oracle = Mixture.fit(method.codes, method.labels, method.classes, 5, method.seed)
+    # Fitted before the codes were given other units, which changes nothing but rounding.
+    torch.testing.assert_close(method.law.means, oracle.means, atol=0.05, rtol=0)
+    assert sorted(method.permutation.tolist()) == list(range(120))
+    assert len(torch.cat([part.columns for part in method.parts]).unique()) == 120
+    assert np.array_equal(run.sample(5, seed=0)[0], open_run(tmp_path / "run").sample(5, seed=0)[0])
 
 
 def test_in_mini_batches_codes_move_together_too(images):

@@ -29,35 +29,45 @@ LEAST = 1e-6
 
 
 def follow(law: Mixture, codes: Tensor, blocks: list[Block], prior: Prior, seed: int) -> Layout:
-    """The law of codes (n, d), estimated anew from a law near it, and its lattice: for each block, one class or all.
-
-    The lattice rows of a block stay the same rows, divided among its components.
-    """
+    """The law of codes (n, d), estimated anew from a law near it, and its lattice: for each block, one class or all."""
     points = codes.detach().double().cpu()
     weights, means, factors = law.weights.clone(), law.means.clone(), law.factors.clone()
-    lattice = torch.empty_like(points)
-    parts = []
     for block in blocks:
         label = block.label or 0
         # A component that has lost all its codes stays empty.
         used = torch.nonzero(weights[label] > 0).flatten()
-        own = points[block.rows]
         estimate = Mixture(weights[label, used][None], means[label, used][None], factors[label, used][None])
         for _ in range(ROUNDS):
-            estimate = _improved(estimate, own)
-        component = responsibilities(estimate, own).argmax(1)
+            estimate = _improved(estimate, points[block.rows])
+        weights[label, used] = estimate.weights[0]
+        means[label, used], factors[label, used] = estimate.means[0], estimate.factors[0]
+    return laid_out(Mixture(weights, means, factors), points, blocks, prior, seed)
+
+
+def laid_out(law: Mixture, codes: Tensor, blocks: list[Block], prior: Prior, seed: int) -> Layout:
+    """The lattice of a law of codes (n, d), with as many points in each component as it has codes.
+
+    The lattice rows of a block stay the same rows, divided among its components.
+    """
+    points = codes.detach().double().cpu()
+    weights, lattice = torch.zeros_like(law.weights), torch.empty_like(points)
+    parts = []
+    for block in blocks:
+        label = block.label or 0
+        used = torch.nonzero(law.weights[label] > 0).flatten()
+        own = Mixture(law.weights[label, used][None], law.means[label, used][None], law.factors[label, used][None])
+        component = responsibilities(own, points[block.rows]).argmax(1)
         sizes = torch.bincount(component, minlength=len(used))
         weights[label, used] = sizes.double() / len(block)
-        means[label, used], factors[label, used] = estimate.means[0], estimate.factors[0]
         begin = int(block.columns[0])
         for c, size in enumerate(sizes.tolist()):
             if size:
                 columns = torch.arange(begin, begin + size)
                 quantiles = prior.lattice(size, child(seed, label, c)) / prior.scale
-                lattice[columns] = estimate.means[0, c] + quantiles @ estimate.factors[0, c].T
+                lattice[columns] = own.means[0, c] + quantiles @ own.factors[0, c].T
                 parts.append(Block(block.rows[component == c], columns, block.label))
                 begin += size
-    return Layout(lattice, blocks, parts, Mixture(weights, means, factors))
+    return Layout(lattice, blocks, parts, Mixture(weights, law.means, law.factors))
 
 
 def responsibilities(law: Mixture, z: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ OF_DIGITS = 28
 LATER = {
     **{"mapping": 0, "mapping_width": 128},
     **{"components": 1, "exchange": 4, "code_rate": 0.0, "match": "cost"},
-    **{"shared_rate": 0.0, "law": "fixed", "apart": 1.0},
+    **{"shared_rate": 0.0, "law": "fixed", "final_components": 0, "apart": 1.0},
     **{"fresh": 0.0, "fresh_batch": 128, "fresh_every": 6},
 }
 """Settings added after the first results, with their defaults: runs that do not use them keep their hash."""

@@ -254,6 +254,8 @@ class QuantileAssignment(QuantileCodes):
     def closing(self) -> int:
         """Snap the codes to the lattice, Z = Q_pi, to be fitted for a few more epochs without assignment."""
         if self.settings.law == "learnt":
+            if self.settings.final_components:
+                self._fit_density(self.codes_strategies)
             self._standardise()
         if self.settings.snap:
             # A random subset leaves pi short of a permutation: solve once more for all images.

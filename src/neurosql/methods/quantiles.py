@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from neurosql.assign import Warm
-from neurosql.assign.blocks import Block, lay_out, lay_out_components
-from neurosql.assign.learnt import follow, parts_of, whitened
+from neurosql.assign.blocks import Block, Layout, lay_out, lay_out_components
+from neurosql.assign.learnt import follow, laid_out, parts_of, whitened
 from neurosql.assign.strategies import Strategy
 from neurosql.cost import Cost
 from neurosql.density import Mixture
@@ -90,7 +90,16 @@ class QuantileCodes(Searched):
     def _follow(self, strategies: dict[str, Strategy]) -> None:
         """Estimate the law of the codes anew; its lattice replaces the one before, matched to the codes."""
         assert self.law is not None
-        laid = follow(self.law, self.codes, self.blocks, self.prior, self.seed)
+        self._lay_out(follow(self.law, self.codes, self.blocks, self.prior, self.seed), strategies)
+
+    def _fit_density(self, strategies: dict[str, Strategy]) -> None:
+        """Fit the law that is sampled to the codes where they are at the end."""
+        count = self.settings.final_components
+        law = Mixture.fit(self.codes, self.labels, self.classes, count, self.seed)
+        self._lay_out(laid_out(law, self.codes, self.blocks, self.prior, self.seed), strategies)
+
+    def _lay_out(self, laid: Layout, strategies: dict[str, Strategy]) -> None:
+        """Take over a lattice and its law, and match them to the codes."""
         self.lattice, self.parts, self.law = laid.lattice.to(self.codes), laid.parts, laid.law
         codes, quantiles = whitened(laid, self.codes)
         for block in self.parts:

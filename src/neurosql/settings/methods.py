@@ -107,6 +107,9 @@ class QuantileSettings:
     law: Literal["fixed", "learnt"] = "fixed"
     """Components only: the law of the codes. fixed: as it was laid out; learnt: before each assignment it is estimated
     anew from codes that have moved, and the lattice follows."""
+    final_components: int = 0
+    """A law that is learnt only: largest number of components of the mixture that is fitted to the codes at the end and
+    then sampled; few images get fewer. 0 keeps the law as it was learnt."""
     match: Literal["cost", "codes"] = "cost"
     """What an assignment compares. cost: images with the generated images of the lattice; codes: codes that have moved
     with the lattice points themselves, which takes next to no time, whatever the size of the images."""
@@ -135,7 +138,7 @@ class QuantileSettings:
         """Refuse what can't be used."""
         check_choices(self)
         at_least(self, 0, "every", "snap", "penalty", "exchange", "code_rate", "shared_rate", "fresh")
-        at_least(self, 0, "components")
+        at_least(self, 0, "components", "final_components")
         at_least(self, 1, "memory", "candidates", "fresh_every")
         at_least(self, 2, "fresh_batch")
         if not 0 < self.momentum <= 1:
@@ -327,7 +330,8 @@ NEUROSQL = MethodRecord(
         "samples": {
             **{"latent_dim": AUTO, "mapping": 2, "mapping_width": 256, "learning_rate": 3e-3},
             **{"components": 0, "law": "learnt", "shared_rate": 2e-3, "code_rate": 0.03},
-            **{"momentum": 0.2, "anneal": False, "fresh": 1.5, "apart": 0.95},
+            **{"final_components": 70, "momentum": 0.2, "anneal": False},
+            **{"fresh": 1.5, "apart": 0.95},
         },
     },
 )
