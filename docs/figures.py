@@ -89,17 +89,19 @@ def lines(name: str, place: str, *keys: str) -> str:
 
 
 def at_best(name: str, *keys: str) -> str:
-    """One row per method, in the group where the mean of its first score is best, and one column per score."""
+    """One row per method, the best first, in the group where the mean of its first score is best."""
     made = table(name)
     columns = [made.column(key) for key in keys]
-    found = []
+    sign = columns[0].record.sign
+    lines: list[tuple[float, list[str]]] = []
     for arm in made.arms:
         groups = [group for group in made.groups if (group, arm, columns[0]) in made.cells]
         if groups:
-            sign = columns[0].record.sign
             best = max(groups, key=lambda group: sign * made.cells[group, arm, columns[0]].mean)
             cells = (made.cells.get((best, arm, column)) for column in columns)
-            found.append([arm, str(best[_varying(made)]), *(tables.marked(cell, False) for cell in cells)])
+            shown = [arm, str(best[_varying(made)]), *(tables.marked(cell, False) for cell in cells)]
+            lines.append((sign * made.cells[best, arm, columns[0]].mean, shown))
+    found = [line for _, line in sorted(lines, key=lambda of: -of[0])]
     floors = (
         [made.floors[group, column] for group in made.groups if (group, column) in made.floors] for column in columns
     )
