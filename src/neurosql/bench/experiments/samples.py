@@ -28,10 +28,10 @@ BEST = Experiment(
     "MNIST, every method at its best",
     "Which method makes the best digits if each has the settings that suit it?",
     (
+        Grid((MAP, PLAIN, VAE, GAN), dims=(2,)),
         Grid((SAMPLES, RAE_MAPPED), dims=(8, 12)),
-        Grid((GLO_MAPPED, VAE_MIXTURE), dims=(8,)),
-        Grid((MAP,), dims=(2,)),
-        Grid((PLAIN, VAE, GAN), dims=(2, 8, 16)),
+        Grid((GLO_MAPPED, VAE_MIXTURE)),
+        Grid((PLAIN, VAE, GAN), dims=(8, 16)),
         Grid((RS_IMLE, GLO, RAE)),
         Grid((DDPM, OT_CFM)),
     ),
