@@ -87,7 +87,11 @@ class Mixture:
         """n draws (n, d), from the densities of the classes `labels` (n,), if any."""
         group = torch.zeros(n, dtype=torch.int64) if labels is None else labels.cpu()
         component = torch.multinomial(self.weights[group], 1, generator=random).flatten()
-        noise = torch.randn(n, self.dim, generator=random, dtype=torch.float64)
+        return self.draw(group, component, random)
+
+    def draw(self, group: Tensor, component: Tensor, random: torch.Generator) -> Tensor:
+        """One draw (n, d) from each of these components (n,) of these classes (n,)."""
+        noise = torch.randn(len(group), self.dim, generator=random, dtype=torch.float64)
         shift = torch.einsum("nij,nj->ni", self.factors[group, component], noise)
         return self.means[group, component] + shift
 

@@ -97,12 +97,8 @@ def _improved(law: Mixture, z: Tensor) -> Mixture:
 def whitened(laid: Layout, codes: Tensor) -> tuple[Tensor, Tensor]:
     """Codes (n, d) and lattice (n, d), each in the coordinates in which its component is standard normal."""
     points, quantiles = codes.detach().double().cpu().clone(), laid.lattice.clone()
-    used: dict[int, int] = {}
-    for part in laid.parts:
-        label = part.label or 0
-        components = torch.nonzero(laid.law.weights[label] > 0).flatten()
-        component = int(components[used.setdefault(label, 0)])
-        used[label] += 1
+    # Parts are in the order of classes and components, without those that are empty.
+    for part, (label, component) in zip(laid.parts, torch.nonzero(laid.law.weights > 0).tolist(), strict=True):
         mean, factor = laid.law.means[label, component], laid.law.factors[label, component]
         for values, rows in ((points, part.rows), (quantiles, part.columns)):
             values[rows] = torch.linalg.solve_triangular(factor, (values[rows] - mean).T, upper=False).T

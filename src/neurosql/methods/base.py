@@ -218,7 +218,7 @@ class Method(ABC):
         self, n: int, label: int | None, random: torch.Generator, sampling: Sampling = USUAL
     ) -> tuple[Tensor, Tensor | None]:
         """Codes (n, d) of n new samples and, in the class-conditional case, their labels (n,), if `has_codes`."""
-        sampler, choice = self.record.sampling(sampling if sampling.sampler else self.default_sampling(sampling))
+        sampler, choice = self.record.sampling(self.default_sampling(sampling))
         if sampler is self.record.samplers[0] and sampling.components is None:
             return self.draw_usual(n, label, random)
         known = Known(

@@ -58,6 +58,4 @@ def even_draws(
     chosen = torch.searchsorted(flat.cumsum(0), places * flat.sum(), right=True).clamp(max=last)
     chosen = chosen[torch.randperm(n, generator=random)]
     group, component = chosen // shares.shape[1], chosen % shares.shape[1]
-    noise = torch.randn(n, law.dim, generator=random, dtype=torch.float64)
-    codes = law.means[group, component] + torch.einsum("nij,nj->ni", law.factors[group, component], noise)
-    return codes, None if class_counts is None else group
+    return law.draw(group, component, random), None if class_counts is None else group

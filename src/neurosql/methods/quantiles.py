@@ -156,24 +156,24 @@ class QuantileCodes(Searched):
         return tensors if self.lattice_labels is None else tensors | {"lattice_labels": self.lattice_labels}
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
-        self.permutation = tensors["permutation"]
-        self.lattice, self.codes = tensors["lattice"].to(self.device), tensors["codes"].to(self.device)
-        if "lattice_labels" in tensors:
-            self.lattice_labels = tensors["lattice_labels"].to(self.device)
+        self._take(tensors)
         if self.law is not None and self.settings.law == "learnt":
             self.law = Mixture.from_tensors(tensors)
             self.parts = parts_of(self.law, self.blocks)
 
     def kept(self) -> dict[str, Tensor]:
-        kept = super().kept() | {"lattice": self.lattice, "permutation": self.permutation}
-        kept |= {} if self.law is None else self.law.tensors()
-        return kept if self.lattice_labels is None else kept | {"lattice_labels": self.lattice_labels}
+        return super().kept() | QuantileCodes.tensors(self)
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         super().restore(tensors)
-        self.lattice, self.permutation = tensors["lattice"].to(self.device), tensors["permutation"]
+        self._take(tensors)
         if self.settings.components != 1:
             self.law = Mixture.from_tensors(tensors)
+
+    def _take(self, tensors: dict[str, Tensor]) -> None:
+        """Lattice, permutation and codes of a checkpoint or of a fitted model."""
+        self.permutation = tensors["permutation"]
+        self.lattice, self.codes = tensors["lattice"].to(self.device), tensors["codes"].to(self.device)
         if "lattice_labels" in tensors:
             self.lattice_labels = tensors["lattice_labels"].to(self.device)
 

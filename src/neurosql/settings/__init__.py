@@ -5,7 +5,8 @@ resolved values. The settings that a method or a backbone adds are in its record
 """
 
 from neurosql.settings.backbones import BACKBONES, BackboneRecord
-from neurosql.settings.methods import METHODS, MethodRecord, QuantileSettings
+from neurosql.settings.methods import METHODS, MethodRecord
+from neurosql.settings.quantile import QuantileSettings
 from neurosql.settings.reading import DataSettings
 from neurosql.settings.samplers import Sampling
 from neurosql.settings.sections import GeneratorSettings, LatentSettings, TrainingSettings

@@ -11,7 +11,8 @@ from neurosql.errors import InputError
 from neurosql.modality import MODALITIES, Modality
 from neurosql.settings import former
 from neurosql.settings.backbones import BACKBONES, NoSettings
-from neurosql.settings.methods import METHODS, QuantileSettings
+from neurosql.settings.methods import METHODS
+from neurosql.settings.quantile import QuantileSettings
 from neurosql.settings.sections import AS_PAPER, AUTO, GeneratorSettings, LatentSettings, TrainingSettings
 
 SECTIONS = ("generator", "backbone", "latent", "own", "training")
