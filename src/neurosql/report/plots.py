@@ -13,6 +13,7 @@ from neurosql.report.canvas import Figure, colormaps, ticker
 from neurosql.report.pictures import INK
 
 ACROSS, PANELS = 3, 6
+MARKS = "osD^"
 LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 8}
 
 
@@ -76,7 +77,9 @@ def _dims(found: list[Panel], arms: list[str]) -> bytes:
     for axes, panel in zip(all_axes, found):
         ticks = [*map(str, panel.dims), *(["any"] if panel.flat else [])]
         for number, arm in enumerate(arms):
-            color, aside = colormaps["tab10"](number % 10), min(0.05, 0.6 / len(arms)) * (number - (len(arms) - 1) / 2)
+            # There are ten colours; the next ten contenders have another mark.
+            color, mark = colormaps["tab10"](number % 10), MARKS[number // 10 % len(MARKS)]
+            aside = min(0.05, 0.6 / len(arms)) * (number - (len(arms) - 1) / 2)
             cells = {panel.dims.index(d): cell for d, cell in panel.arms.get(arm, {}).items()}
             if arm in panel.flat:
                 cells = {len(panel.dims): panel.flat[arm]}
@@ -84,7 +87,7 @@ def _dims(found: list[Panel], arms: list[str]) -> bytes:
             if cells:
                 x, y = [i + aside for i in cells], [cell.mean for cell in cells.values()]
                 err = [0.0 if cell.n < 2 else (cell.high - cell.low) / 2 for cell in cells.values()]
-                drawn[arm] = axes.errorbar(x, y, err, color=color, lw=1.2, capsize=2, marker="o", ms=4)
+                drawn[arm] = axes.errorbar(x, y, err, color=color, lw=1.2, capsize=2, marker=mark, ms=4)
         if panel.floor is not None:
             axes.axhline(panel.floor, color="#999999", lw=1, ls=":")
         name, mode = tables.heading(panel.column)
