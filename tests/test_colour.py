@@ -171,7 +171,7 @@ def test_a_run_keeps_the_cost_that_it_was_trained_with(tmp_path):
         assert json.loads((folder / "config.json").read_text())["settings"]["latent"]["cost"] == recorded
         run = open_run(folder)
         assert run.method.cost == Cost.named(recorded)
-        assert ("cost=" in again.how(run, folder)) == (recorded != "colour")
+        assert {word for word in ("cost", "preset") if f"{word}=" in again.how(run, folder)} == set(given)
 
 
 def test_samples_keep_the_colours_that_brightness_alone_would_lose():

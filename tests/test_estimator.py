@@ -9,8 +9,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from neurosql import InputError, NeuroSQL, data, prior
-from neurosql.settings import BACKBONES, section_classes
+from neurosql import InputError, NeuroSQL, data, presets, prior
+from neurosql.settings import BACKBONES, METHODS, section_classes
 
 QUICK = dict(generator="mlp", width=32, epochs=4, batch_size=32, every=2)
 
@@ -25,13 +25,15 @@ def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
 
-def test_constructor_has_every_setting_with_its_default():
+def test_constructor_has_every_setting_and_takes_the_presets_where_none_is_given():
     sections = [*section_classes("neurosql").values(), *(BACKBONES[name].settings for name in BACKBONES)]
-    defaults = {f.name: f.default for section in sections for f in dataclasses.fields(section)}
+    names = {f.name for section in sections for f in dataclasses.fields(section)}
     parameters = NeuroSQL().get_params()
-    assert parameters.pop("verbose") == 0 and parameters.pop("holdout") is None
-    assert parameters.pop("random_state") == defaults.pop("seed")
-    assert parameters == defaults
+    assert parameters.keys() == names - {"seed"} | {"random_state", "verbose", "holdout", "preset"}
+    assert {name for name, value in parameters.items() if value is not None} == {"preset", "verbose", "random_state"}
+    for preset in METHODS["neurosql"].presets():
+        assert NeuroSQL(preset=preset).settings() == presets.settings(preset=preset)
+    assert NeuroSQL(preset="map", components=1, mapping=0).settings().flat()["components"] == 1
 
 
 def test_clone_and_set_params():
@@ -141,7 +143,7 @@ def test_save_and_load_give_the_same_model(fitted, digits, tmp_path):
     fitted.save(tmp_path / "run")
     again = NeuroSQL.load(tmp_path / "run")
     images = digits[0][300:320]
-    assert again.get_params() == fitted.get_params() | {"generator": "mlp", "cost": "ssim+l1"}
+    assert again.settings() == fitted.run_.settings
     for name in ("codes_", "lattice_", "permutation_"):
         assert np.array_equal(getattr(again, name), getattr(fitted, name))
     assert again.history_ == fitted.history_

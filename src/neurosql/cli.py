@@ -42,8 +42,9 @@ class Train:
     method: Annotated[str, tyro.conf.arg(metavar="{" + ",".join(METHODS) + "}")] = "neurosql"
     """Learning principle; `--method NAME --help` shows the method's own settings."""
     preset: Preset = "recommended"
-    """Defaults of the method's settings: as practitioners recommend, or as in the paper. For neurosql also map, for a
-    plane with clearer samples (latent dimension 2), and samples, for the best samples (latent dimension auto)."""
+    """Defaults of the method's settings: as practitioners recommend, or as in the paper. neurosql also has map, for a
+    plane to look at, samples, for the best samples (latent dimension auto), and plain, for neither; recommended is map
+    in up to three latent dimensions and samples in more."""
     budget: Budget = "laptop"
     """Epochs and batch size: smoke (seconds), laptop (minutes on two cores) or paper."""
     generator: GeneratorSettings = field(default_factory=GeneratorSettings)
@@ -63,23 +64,28 @@ class Train:
 def train_command(arguments: list[str]) -> Any:
     """`Train` with the settings of the method, the generator and the readers that the arguments name, and with the
     defaults of the preset and the budget that they name."""
-    names = {"method": "neurosql", "preset": "recommended", "budget": "laptop", "generator": AUTO}
-    for name in names:
-        for i, argument in enumerate(arguments):
-            if argument == f"--{name}" and i + 1 < len(arguments):
-                names[name] = arguments[i + 1]
-            elif argument.startswith(f"--{name}="):
-                names[name] = argument.partition("=")[2]
-    generator = names.pop("generator")
-    chosen = choices(**names)
+    given = _given(arguments)
+    method = given.get("method", "neurosql")
+    chosen = choices(method, given.get("preset", "recommended"), given.get("budget", "laptop"), given)
     sections = {}
-    for section, kind in section_classes(names["method"], generator).items():
+    for section, kind in section_classes(method, given.get("generator", AUTO)).items():
         own = {f.name: chosen[f.name] for f in fields(kind) if f.name in chosen}
         sections[section] = (section, kind, field(default=kind(**own)))
     sections["reading"] = reading_section(arguments)
     command = make_dataclass("Train", list(sections.values()), bases=(Train,), frozen=True)
     command.__doc__ = Train.__doc__
     return command
+
+
+def _given(arguments: list[str]) -> dict[str, Any]:
+    """The values of flags by field name, before they are parsed; whole numbers as such."""
+    given: dict[str, Any] = {}
+    for argument, following in zip(arguments, [*arguments[1:], ""]):
+        flag, equals, rest = argument.partition("=")
+        value = rest if equals else following
+        if flag.startswith("--") and value:
+            given[flag[2:].replace("-", "_")] = int(value) if value.isdecimal() else value
+    return given
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from neurosql import presets
 from neurosql import run as runs
 from neurosql.checkpoint import RunFolder
 from neurosql.data import ImageSet, from_dataset
@@ -21,13 +21,8 @@ from neurosql.data.imageset import RANK, encode_labels, from_array
 from neurosql.errors import InputError
 from neurosql.methods.neurosql import QuantileAssignment
 from neurosql.prior import Prior
-from neurosql.settings import GeneratorSettings as G
-from neurosql.settings import LatentSettings as L
-from neurosql.settings import QuantileSettings as Q
 from neurosql.settings import Settings, former
-from neurosql.settings import TrainingSettings as T
-from neurosql.settings.backbones import RESNET
-from neurosql.settings.backbones import ResNetSettings as R
+from neurosql.settings.methods import RECOMMENDED
 from neurosql.training import Stopped
 
 
@@ -66,67 +61,69 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        latent_dim: int | str = G.latent_dim,
+        latent_dim: int | str | None = None,
         *,
-        generator: str = G.generator,
-        size: str = G.size,
-        width: int | None = G.width,
-        mapping: int = G.mapping,
-        mapping_width: int = G.mapping_width,
-        taper: bool = R.taper,
-        resnet18: str | None = R.resnet18,
-        conditional: bool = G.conditional,
-        prior: str | Prior = L.prior,
-        lattice: str | None = L.lattice,
-        scale: float = L.scale,
-        cost: str = L.cost,
-        start: str = Q.start,
-        algorithm: str = Q.algorithm,
-        subset: str = Q.subset,
-        assignment: str = Q.assignment,
-        every: int = Q.every,
-        momentum: float = Q.momentum,
-        anneal: bool = Q.anneal,
-        snap: int = Q.snap,
-        components: int = Q.components,
-        exchange: int = Q.exchange,
-        code_rate: float = Q.code_rate,
-        shared_rate: float = Q.shared_rate,
-        law: str = Q.law,
-        final_components: int = Q.final_components,
-        match: str = Q.match,
-        fresh: float = Q.fresh,
-        fresh_batch: int = Q.fresh_batch,
-        fresh_every: int = Q.fresh_every,
-        apart: float = Q.apart,
-        penalty: float = Q.penalty,
-        strategy: str = Q.strategy,
-        candidates: int = Q.candidates,
-        memory: int = Q.memory,
-        epochs: int = T.epochs,
-        steps: int | None = T.steps,
-        seconds: float | None = T.seconds,
-        batch_size: int = T.batch_size,
-        optimizer: str = T.optimizer,
-        learning_rate: float = T.learning_rate,
-        beta1: float = T.beta1,
-        beta2: float = T.beta2,
-        schedule: str = T.schedule,
-        cycle: int = T.cycle,
-        weight_decay: float = T.weight_decay,
-        clip: float = T.clip,
-        ema: float = T.ema,
-        validation_share: float = T.validation_share,
-        patience: int = T.patience,
-        validate_every: int = T.validate_every,
-        validate_on: int = T.validate_on,
-        checkpoint_every: int = T.checkpoint_every,
-        device: str = T.device,
-        random_state: Any = T.seed,
+        preset: str = RECOMMENDED,
+        generator: str | None = None,
+        size: str | None = None,
+        width: int | None = None,
+        mapping: int | None = None,
+        mapping_width: int | None = None,
+        taper: bool | None = None,
+        resnet18: str | None = None,
+        conditional: bool | None = None,
+        prior: str | Prior | None = None,
+        lattice: str | None = None,
+        scale: float | None = None,
+        cost: str | None = None,
+        start: str | None = None,
+        algorithm: str | None = None,
+        subset: str | None = None,
+        assignment: str | None = None,
+        every: int | None = None,
+        momentum: float | None = None,
+        anneal: bool | None = None,
+        snap: int | None = None,
+        components: int | None = None,
+        exchange: int | None = None,
+        code_rate: float | None = None,
+        shared_rate: float | None = None,
+        law: str | None = None,
+        final_components: int | None = None,
+        match: str | None = None,
+        fresh: float | None = None,
+        fresh_batch: int | None = None,
+        fresh_every: int | None = None,
+        apart: float | None = None,
+        penalty: float | None = None,
+        strategy: str | None = None,
+        candidates: int | None = None,
+        memory: int | None = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        seconds: float | None = None,
+        batch_size: int | None = None,
+        optimizer: str | None = None,
+        learning_rate: float | None = None,
+        beta1: float | None = None,
+        beta2: float | None = None,
+        schedule: str | None = None,
+        cycle: int | None = None,
+        weight_decay: float | None = None,
+        clip: float | None = None,
+        ema: float | None = None,
+        validation_share: float | None = None,
+        patience: int | None = None,
+        validate_every: int | None = None,
+        validate_on: int | None = None,
+        checkpoint_every: int | None = None,
+        device: str | None = None,
+        random_state: Any = 0,
         verbose: int = 0,
         holdout: float | None = None,
     ) -> None:
         self.latent_dim = latent_dim
+        self.preset = preset
         self.generator = generator
         self.size = size
         self.width = width
@@ -188,18 +185,14 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def settings(self) -> Settings:
         """The constructor's arguments as checked settings."""
-        values = self.get_params(deep=False)
-        values.pop("verbose")
-        if (old := values.pop("holdout")) is not None:
+        given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
+        given.pop("verbose")
+        if (old := given.pop("holdout", None)) is not None:
             warnings.warn(former.notice("holdout", old), FutureWarning, stacklevel=3)
-            values["validation_share"] = old
-        if isinstance(values["prior"], Prior):
-            values["prior"] = "custom"
-        if values["generator"] != RESNET.name:
-            # The constructor has the settings of all backbones: leave out unchanged ones of another backbone.
-            own = {field.name: field.default for field in dataclasses.fields(R)}
-            values = {k: v for k, v in values.items() if k not in own or v != own[k]}
-        return Settings.from_flat(values | {"seed": _seed(values.pop("random_state"))})
+            given["validation_share"] = old
+        if isinstance(given.get("prior"), Prior):
+            given["prior"] = "custom"
+        return presets.settings(seed=_seed(given.pop("random_state", None)), **given)
 
     def fit(self, X: Any, y: Any = None, *, out: str | Path | None = None) -> NeuroSQL:
         """Learn the generator and the codes from samples, an ImageSet or a torch Dataset.

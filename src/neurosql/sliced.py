@@ -101,31 +101,39 @@ class Bank(NamedTuple):
 
 def random_features(shape: tuple[int, ...], random: torch.Generator) -> Features:
     """The values of samples of that shape and two layers of a random network on them: (n, p) each."""
-    if of_shape(shape).axes != 2:
+    return (Convolved if of_shape(shape).axes == 2 else Dense)(shape, random)
+
+
+class Dense:
+    """The values of samples and two dense layers on them."""
+
+    def __init__(self, shape: tuple[int, ...], random: torch.Generator) -> None:
         sizes = (math.prod(shape), HIDDEN, HIDDEN)
-        weights = [_normal((b, a), a, random) for a, b in zip(sizes, sizes[1:])]
-        biases = [0.5 * torch.randn(size, generator=random) for size in sizes[1:]]
+        self.weights = [_normal((b, a), a, random) for a, b in zip(sizes, sizes[1:])]
+        self.biases = [0.5 * torch.randn(size, generator=random) for size in sizes[1:]]
 
-        def dense(x: Tensor) -> list[Tensor]:
-            found = [x.flatten(1)]
-            for weight, bias in zip(weights, biases):
-                found.append(relu(linear(found[-1], weight.to(x), bias.to(x))))
-            return found
+    def __call__(self, x: Tensor) -> list[Tensor]:
+        found = [x.flatten(1)]
+        for weight, bias in zip(self.weights, self.biases):
+            found.append(relu(linear(found[-1], weight.to(x), bias.to(x))))
+        return found
 
-        return dense
-    channels = shape[0]
-    first = _normal((WIDTHS[0], channels, 5, 5), 25 * channels, random)
-    second = _normal((WIDTHS[1], WIDTHS[0], 3, 3), 9 * WIDTHS[0], random)
-    size = (min(shape[1], LARGEST), min(shape[2], LARGEST))
 
-    def convolved(x: Tensor) -> list[Tensor]:
-        if tuple(x.shape[2:]) != size:
-            x = adaptive_avg_pool2d(x, size)
-        one = relu(conv2d(x, first.to(x), stride=2, padding=2))
-        two = relu(conv2d(one, second.to(x), stride=2, padding=1))
+class Convolved:
+    """The pixels of images and two convolutions of them."""
+
+    def __init__(self, shape: tuple[int, ...], random: torch.Generator) -> None:
+        channels = shape[0]
+        self.first = _normal((WIDTHS[0], channels, 5, 5), 25 * channels, random)
+        self.second = _normal((WIDTHS[1], WIDTHS[0], 3, 3), 9 * WIDTHS[0], random)
+        self.size = (min(shape[1], LARGEST), min(shape[2], LARGEST))
+
+    def __call__(self, x: Tensor) -> list[Tensor]:
+        if tuple(x.shape[2:]) != self.size:
+            x = adaptive_avg_pool2d(x, self.size)
+        one = relu(conv2d(x, self.first.to(x), stride=2, padding=2))
+        two = relu(conv2d(one, self.second.to(x), stride=2, padding=1))
         return [x.flatten(1), one.flatten(1), two.flatten(1)]
-
-    return convolved
 
 
 def _normal(shape: tuple[int, ...], fan_in: int, random: torch.Generator) -> Tensor:

@@ -50,7 +50,7 @@ def test_the_choices_are_all_that_ours_and_the_papers_settings_differ_in():
     # On digits, which have no colour, the recommended cost is the paper's.
     ours, papers = (
         presets.settings("neurosql", preset, "laptop", generator="convnet").resolve(of_shape((1, 28, 28))).flat()
-        for preset in ("recommended", "paper")
+        for preset in ("plain", "paper")
     )
     differ = {name: (ours[name], papers[name]) for name in ours if ours[name] != papers[name]}
     assert {name: (own[1], other[1]) for name, (own, other) in DIFFER.items()} == differ

@@ -10,7 +10,7 @@ from neurosql import InputError, fit, open_run, prior
 from neurosql.data import from_array
 from neurosql.encode import decode
 
-QUICK = dict(generator="mlp", width=32, epochs=6, batch_size=30, every=1, validation_share=0.0)
+QUICK = dict(preset="plain", generator="mlp", width=32, epochs=6, batch_size=30, every=1, validation_share=0.0)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from neurosql.methods.neurosql import QuantileAssignment
 from neurosql.run import resume
 from neurosql.training import Stopped, Trainer
 
-QUICK = dict(generator="mlp", width=32, epochs=6, batch_size=30, every=1, validation_share=0.0)
+QUICK = dict(preset="plain", generator="mlp", width=32, epochs=6, batch_size=30, every=1, validation_share=0.0)
 TOGETHER = dict(components=3, shared_rate=0.002, law="learnt", anneal=False, momentum=0.2)
 
 

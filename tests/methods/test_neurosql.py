@@ -182,7 +182,7 @@ def test_learned_codes_beat_frozen_random_ones_on_held_out_images(digits):
     """The negative control: without assignment the generator can only learn the mean image."""
     images = digits[0][:400]
     common = dict(
-        latent_dim=2, generator="mlp", epochs=30, every=2, validation_share=0.25, patience=0, validate_every=30
+        preset="plain", generator="mlp", epochs=30, every=2, validation_share=0.25, patience=0, validate_every=30
     )
     losses = {}
     for name, settings in {"frozen": {"every": 0}, "learned": {}}.items():

@@ -17,7 +17,9 @@ SHAPE = (1, 12, 12)
 
 
 def task(method, **settings):
-    chosen = presets.settings(method, generator="convnet", width=16, latent_dim=3, cost="ssim+l1", seed=5, **settings)
+    preset = "plain" if method == "neurosql" else "recommended"
+    common = {"generator": "convnet", "width": 16, "latent_dim": 3, "cost": "ssim+l1", "seed": 5}
+    chosen = presets.settings(method, preset, **common | settings)
     return Task(chosen, SHAPE)
 
 

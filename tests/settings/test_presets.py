@@ -121,10 +121,40 @@ def test_flags_of_version_0_1_0_work_with_a_notice(tmp_path, capsys):
 
 def test_a_method_may_have_presets_for_one_purpose():
     for name, changes in METHODS["neurosql"].purposes.items():
-        chosen, usual = (presets.settings(preset=preset).flat() for preset in (name, "recommended"))
+        chosen, usual = (presets.settings(preset=preset).flat() for preset in (name, "plain"))
         assert {key for key in chosen if chosen[key] != usual[key]} <= changes.keys()
         assert all(chosen[key] == value for key, value in changes.items())
         assert presets.settings(preset=name, components=3).quantile.components == 3
     with pytest.raises(InputError, match="the presets of vae are recommended, paper, got 'map'"):
         presets.settings("vae", "map")
     assert set(get_args(presets.Preset)) == {"recommended", "paper", *METHODS["neurosql"].purposes}
+
+
+RECOMMENDED_FOR = [
+    ({}, "map"),
+    ({"latent_dim": 3}, "map"),
+    ({"latent_dim": 4}, "samples"),
+    ({"latent_dim": "auto"}, "samples"),
+    ({"latent_dim": 8, "algorithm": "mini-batch"}, "map"),
+    ({"prior": "ball"}, "plain"),
+    ({"latent_dim": 8, "prior": "cube"}, "plain"),
+]
+
+
+@pytest.mark.parametrize("given, purpose", RECOMMENDED_FOR)
+def test_what_is_recommended_follows_what_was_asked_for(given, purpose):
+    expected = presets.settings(preset=purpose, **given)
+    assert presets.settings(**given) == expected == NeuroSQL(**given).settings()
+    flags = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    for arguments in (flags, [f"{flag}={value}" for flag, value in zip(flags[::2], flags[1::2])]):
+        sections = {f.name: f.default for f in dataclasses.fields(train_command(["train", *arguments]))}
+        for name in ("components", "law", "fresh"):
+            assert getattr(sections["own"], name) == getattr(expected.own, name)
+        assert sections["generator"].mapping == expected.generator.mapping
+
+
+def test_the_paper_and_plain_have_nothing_that_goes_beyond_the_paper():
+    beyond = {"components": 1, "fresh": 0.0, "code_rate": 0.0, "shared_rate": 0.0, "apart": 1.0, "mapping": 0}
+    for preset in ("paper", "plain"):
+        for dim in (2, 8):
+            assert beyond.items() <= presets.settings(preset=preset, latent_dim=dim).flat().items()

@@ -42,6 +42,8 @@ def pca_scores(x: Tensor, dim: int, random: torch.Generator) -> np.ndarray:
     n, flat = len(x), x.flatten(1).to(torch.float64).cpu().numpy()
     components = min(dim, n, flat.shape[1])
     scores = np.empty((n, dim))
-    scores[:, :components] = PCA(components, random_state=0).fit_transform(flat)
+    # Of samples that are all alike, the estimator would divide no variance by none.
+    with np.errstate(invalid="ignore"):
+        scores[:, :components] = PCA(components, random_state=0).fit_transform(flat)
     scores[:, components:] = torch.randn(n, dim - components, generator=random, dtype=torch.float64).numpy()
     return scores

@@ -123,7 +123,8 @@ def _rekeyed(table: list[rows.Row], experiment: Experiment, budget: str, done: M
 
 
 def _identity(row: rows.Row) -> tuple[str, ...]:
-    return tuple(str(row[name]) for name in rows.IDENTITY if name != "config")
+    """What a run is in its table. Presets have got other names: the contender's name says as much."""
+    return tuple(str(row[name]) for name in rows.IDENTITY if name not in ("config", "preset"))
 
 
 def _rename_jobs(jobs: Path, moved: list[Moved]) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from neurosql import presets
 from neurosql.checkpoint import SPLIT
 from neurosql.data import readers
+from neurosql.errors import InputError
 from neurosql.modality import Modality
 from neurosql.run import Run
-from neurosql.settings import Settings
+from neurosql.settings import METHODS, Settings
+from neurosql.settings.methods import RECOMMENDED
 
 # Left out of the command: what the run's own split file says, and what belongs to the machine and not to the model.
 SAID_BY_THE_SPLIT = ("limit", "test_share", "split")
 OF_THE_MACHINE = ("cache", "device")
+# What other settings follow, in the preset or by their names.
+DECIDING = ("method", "generator", "latent_dim", "prior", "algorithm")
 
 
 def how(run: Run, folder: Path) -> str:
@@ -31,12 +36,28 @@ def how(run: Run, folder: Path) -> str:
 
 
 def changed(settings: Settings, modality: Modality) -> dict[str, Any]:
-    """Settings of a run that aren't the method's defaults for its kind of data, by field name; the method first."""
-    usual = presets.settings(settings.method, generator=settings.generator.generator).resolve(modality).flat()
-    usual["generator"] = modality.generator
-    other = {name: value for name, value in settings.flat().items() if value != usual[name]}
+    """Settings of a run that aren't those of the nearest preset for its kind of data, by field name.
+
+    The method and the preset come first, unless they are the usual ones.
+    """
     method = {} if settings.method == Settings.method else {"method": settings.method}
-    return method | {name: value for name, value in other.items() if name not in OF_THE_MACHINE}
+    ways = []
+    for preset in METHODS[settings.method].presets():
+        # Some presets do not go with what was asked for.
+        with suppress(InputError):
+            named = {} if preset == RECOMMENDED else {"preset": preset}
+            ways.append(named | _beyond(preset, settings, modality))
+    return method | min(ways, key=len)
+
+
+def _beyond(preset: str, settings: Settings, modality: Modality) -> dict[str, Any]:
+    """What differs from a preset in the settings of a run, by field name."""
+    chosen = settings.flat()
+    asked = {name: chosen[name] for name in DECIDING if name in chosen}
+    usual = presets.settings(preset=preset, **asked).resolve(modality).flat()
+    unasked = presets.settings(settings.method, preset).resolve(modality).flat()
+    usual |= {name: unasked[name] for name in asked}
+    return {name: v for name, v in chosen.items() if v != usual[name] and name not in OF_THE_MACHINE}
 
 
 def _flag(name: str, value: Any) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from neurosql.errors import InputError
@@ -12,7 +13,7 @@ from neurosql.settings import samplers
 from neurosql.settings.checks import at_least, check_choices
 from neurosql.settings.quantile import QuantileSettings
 from neurosql.settings.samplers import OF_CODES, SamplerRecord, Sampling
-from neurosql.settings.sections import AUTO
+from neurosql.settings.sections import AUTO, GeneratorSettings, LatentSettings
 
 RECOMMENDED, PAPER = "recommended", "paper"
 
@@ -30,10 +31,12 @@ class MethodRecord:
     """Its own settings: a frozen dataclass with a docstring per field and a `check`."""
     recommended: Mapping[str, Any] = field(default_factory=dict)
     """The preset `recommended`, as practitioners use it: settings by field name, the method's own or shared ones."""
+    recommends: Callable[[Mapping[str, Any]], str] | None = None
+    """Which preset for one purpose `recommended` stands for, by the settings that the caller has chosen."""
     paper: Mapping[str, Any] = field(default_factory=dict)
     """The preset `paper`, without the optimiser, which is the same for all methods in the paper."""
     purposes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Presets for one purpose each, by name, as changes to `recommended`."""
+    """Presets for one purpose each, by name, as changes to the field `recommended`."""
     latent: bool = True
     """Whether it has a latent dimension."""
     codes: bool = True
@@ -58,13 +61,17 @@ class MethodRecord:
         usual: dict[str, Any] = {k: getattr(sampler, k) if value is None else value for k, value in given.items()}
         return sampler, Sampling(sampler.name, **usual)
 
-    def preset(self, name: str) -> Mapping[str, Any]:
-        """The settings of a preset, by field name."""
-        own = {name: {**self.recommended, **changes} for name, changes in self.purposes.items()}
-        presets = {RECOMMENDED: self.recommended, PAPER: self.paper, **own}
-        if name not in presets:
-            raise InputError(f"the presets of {self.name} are {', '.join(presets)}, got {name!r}")
-        return presets[name]
+    def preset(self, name: str, given: Mapping[str, Any] = MappingProxyType({})) -> Mapping[str, Any]:
+        """The settings of a preset, by field name; `given` are those that the caller has chosen."""
+        if name == RECOMMENDED and self.recommends is not None:
+            name = self.recommends(given)
+        if name not in self.presets():
+            raise InputError(f"the presets of {self.name} are {', '.join(self.presets())}, got {name!r}")
+        return self.paper if name == PAPER else {**self.recommended, **self.purposes.get(name, {})}
+
+    def presets(self) -> tuple[str, ...]:
+        """The names of its presets, the usual one first."""
+        return (RECOMMENDED, PAPER, *self.purposes)
 
 
 @dataclass(frozen=True)
@@ -217,11 +224,28 @@ class CFMSettings:
         at_least(self, 0, "sigma")
 
 
+LARGEST_MAP = 3
+"""The largest latent dimension that people look at as a map."""
+
+
+def for_maps_or_samples(given: Mapping[str, Any]) -> str:
+    """What `recommended` stands for: `map` in up to three dimensions, and `samples` in more, or if they are chosen.
+
+    It is `plain` for priors without components, and `map` for mini-batches, which have no moment to learn a law.
+    """
+    if given.get("prior", LatentSettings.prior) != LatentSettings.prior:
+        return "plain"
+    dim = given.get("latent_dim", GeneratorSettings.latent_dim)
+    few = isinstance(dim, int) and dim <= LARGEST_MAP
+    return "map" if few or given.get("algorithm") == "mini-batch" else "samples"
+
+
 NEUROSQL = MethodRecord(
     "neurosql",
     "quantile assignment",
     "neurosql.methods.neurosql:QuantileAssignment",
     QuantileSettings,
+    recommends=for_maps_or_samples,
     paper={"every": 5, "momentum": 0.7, "anneal": False, "start": "random"},
     purposes={
         "plain": {},

@@ -14,6 +14,7 @@ from neurosql.bench.experiments.contenders import (
     SAMPLED,
     TIME,
     VAE,
+    plain,
 )
 
 # Where the paper's settings of NeuroSQL and ours differ: by field, ours and the paper's, in words and as a value.
@@ -24,7 +25,7 @@ DIFFER = {
     "start": (("PCA start", "pca"), ("random start", "random")),
 }
 TO_OURS = tuple(Arm(f"paper, but {words}", preset="paper", own={k: v}) for k, ((words, v), _) in DIFFER.items())
-TO_PAPER = tuple(Arm(f"ours, but {words}", own={k: v}) for k, (_, (words, v)) in DIFFER.items())
+TO_PAPER = tuple(plain(f"ours, but {words}", own={k: v}) for k, (_, (words, v)) in DIFFER.items())
 
 ASSIGNMENT = Experiment(
     "assignment",
@@ -33,9 +34,9 @@ ASSIGNMENT = Experiment(
     (
         Grid(
             (
-                Arm("exact", printed="Hungarian"),
-                Arm("greedy", own={"assignment": "greedy"}, printed="Greedy"),
-                Arm("greedy, cheapest first", own={"assignment": "greedy-cheapest"}),
+                plain("exact", printed="Hungarian"),
+                plain("greedy", own={"assignment": "greedy"}, printed="Greedy"),
+                plain("greedy, cheapest first", own={"assignment": "greedy-cheapest"}),
             ),
             dims=(2, 8, 16),
         ),
@@ -47,7 +48,7 @@ COST = Experiment(
     "cost",
     "The loss: pixel l2 against SSIM + L1",
     "What does SSIM + L1 gain over squared pixel differences?",
-    (Grid((Arm("SSIM + L1"), Arm("l2", own={"cost": "l2"})), dims=(2, 8)),),
+    (Grid((plain("SSIM + L1"), plain("l2", own={"cost": "l2"})), dims=(2, 8)),),
     (*SAMPLED, *OF_DIGITS, *PAIRED),
     seeds={LAPTOP: 3},
 )
@@ -58,7 +59,7 @@ SCHEDULE = Experiment(
     (
         Grid(
             tuple(
-                Arm(f"K = {every}, rho = {rho}", own={"every": every, "momentum": rho, "anneal": False})
+                plain(f"K = {every}, rho = {rho}", own={"every": every, "momentum": rho, "anneal": False})
                 for every in (2, 3, 5)
                 for rho in (0.5, 0.7, 1.0)
             ),
@@ -71,7 +72,7 @@ START = Experiment(
     "start",
     "First permutation",
     "Does it matter where the assignment starts?",
-    (Grid((Arm("PCA"), Arm("random", own={"start": "random"})), dims=(2, 8, 16)),),
+    (Grid((plain("PCA"), plain("random", own={"start": "random"})), dims=(2, 8, 16)),),
     (*SAMPLED, *OF_DIGITS, *PAIRED),
     seeds={LAPTOP: 3},
 )
@@ -82,10 +83,10 @@ LATTICE = Experiment(
     (
         Grid(
             (
-                Arm("Sobol, normal"),
-                Arm("centre-outward", own={"lattice": "centre-outward"}),
-                Arm("ball", own={"prior": "ball"}),
-                Arm("independent draws", own={"lattice": "iid"}),
+                plain("Sobol, normal"),
+                plain("centre-outward", own={"lattice": "centre-outward"}),
+                plain("ball", own={"prior": "ball"}),
+                plain("independent draws", own={"lattice": "iid"}),
             ),
             dims=(2, 8),
         ),
@@ -100,10 +101,10 @@ SUBSET = Experiment(
     (
         Grid(
             (
-                Arm("owned", own={"algorithm": "mini-batch", "subset": "owned"}),
-                Arm("partition", own={"algorithm": "mini-batch", "subset": "partition"}),
-                Arm("random (the paper's)", own={"algorithm": "mini-batch", "subset": "random"}),
-                Arm("full batch"),
+                plain("owned", own={"algorithm": "mini-batch", "subset": "owned"}),
+                plain("partition", own={"algorithm": "mini-batch", "subset": "partition"}),
+                plain("random (the paper's)", own={"algorithm": "mini-batch", "subset": "random"}),
+                plain("full batch"),
             ),
             dims=(2, 8),
         ),
@@ -118,10 +119,10 @@ MOMENTUM = Experiment(
     (
         Grid(
             (
-                Arm("rho to 1"),
-                Arm("rho = 0.7", own={"anneal": False}),
-                Arm("rho = 0.7, snap", own={"anneal": False, "snap": 5}),
-                Arm("no momentum", own={"momentum": 1.0, "anneal": False}),
+                plain("rho to 1"),
+                plain("rho = 0.7", own={"anneal": False}),
+                plain("rho = 0.7, snap", own={"anneal": False, "snap": 5}),
+                plain("no momentum", own={"momentum": 1.0, "anneal": False}),
             ),
             dims=(2, 8),
         ),

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from neurosql.bench.declare import Arm
 from neurosql.metrics.column import of_codes, paired_heldout, paired_train, resource, sampled
 from neurosql.settings import Sampling
 
-NEUROSQL = Arm("NeuroSQL", printed="NeuroSQL")
+
+def plain(name: str, own: Mapping[str, Any] = MappingProxyType({}), printed: str | None = None) -> Arm:
+    """A contender without what goes beyond the paper: where its settings are studied, and where it stands for it."""
+    return Arm(name, preset="plain", own=own, printed=printed)
+
+
+NEUROSQL = plain("NeuroSQL", printed="NeuroSQL")
 AS_PAPER = Arm("NeuroSQL, paper", preset="paper", printed="NeuroSQL")
 VAE = Arm("VAE", "vae", printed="VAE")
 GAN = Arm("GAN", "gan", printed="GAN")
@@ -17,7 +27,7 @@ RS_IMLE = Arm("RS-IMLE", "rs-imle")
 GLO = Arm("GLO", "glo")
 RAE = Arm("RAE", "rae")
 # Beyond the plain method, and rivals with the same network in front and as good a density after training.
-PLAIN = Arm("NeuroSQL, plain", preset="plain")
+PLAIN = plain("NeuroSQL, plain")
 MAP = Arm("NeuroSQL, map", preset="map")
 SAMPLES = Arm("NeuroSQL, samples", preset="samples")
 MAPPED = {"mapping": 2, "mapping_width": 256}

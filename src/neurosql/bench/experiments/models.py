@@ -18,6 +18,7 @@ from neurosql.bench.experiments.contenders import (
     RS_IMLE,
     SAMPLED,
     VAE,
+    plain,
 )
 from neurosql.metrics.column import paired_train, sampled
 
@@ -28,10 +29,10 @@ DOWNSTREAM = Experiment(
     (
         Grid(
             (
-                Arm("NeuroSQL, by class", own={"conditional": True}, printed="NeuroSQL"),
+                plain("NeuroSQL, by class", own={"conditional": True}, printed="NeuroSQL"),
                 Arm("VAE, by class", "vae", own={"conditional": True}, printed="VAE"),
                 Arm("GAN, by class", "gan", own={"conditional": True}),
-                Arm("NeuroSQL, nearest code", printed="NeuroSQL"),
+                plain("NeuroSQL, nearest code", printed="NeuroSQL"),
                 Arm("VAE, nearest code", "vae", printed="VAE"),
             ),
             dims=(2, 8),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neurosql.bench.declare import LAPTOP, PAPER, SMOKE, Arm, Experiment, Grid
-from neurosql.bench.experiments.contenders import DDPM, GAN, GLO, OT_CFM, RAE, RATIOS, RESOURCES, RS_IMLE, VAE
+from neurosql.bench.experiments.contenders import DDPM, GAN, GLO, OT_CFM, RAE, RATIOS, RESOURCES, RS_IMLE, VAE, plain
 
 RUNTIME = Experiment(
     "runtime",
@@ -12,9 +12,9 @@ RUNTIME = Experiment(
     (
         Grid(
             (
-                Arm("NeuroSQL, exact", printed="Hungarian"),
-                Arm("NeuroSQL, greedy", own={"assignment": "greedy"}, printed="Greedy"),
-                Arm("NeuroSQL, mini-batch", own={"algorithm": "mini-batch"}),
+                plain("NeuroSQL, exact", printed="Hungarian"),
+                plain("NeuroSQL, greedy", own={"assignment": "greedy"}, printed="Greedy"),
+                plain("NeuroSQL, mini-batch", own={"algorithm": "mini-batch"}),
                 *(VAE, GAN, RS_IMLE, GLO, RAE),
             ),
             dims=(2, 3),
@@ -35,7 +35,7 @@ ENCODER = Experiment(
     (
         Grid(
             (
-                Arm("NeuroSQL", printed="Hungarian"),
+                plain("NeuroSQL", printed="Hungarian"),
                 Arm("VAE", "vae"),
                 Arm("VAE, MLP encoder", "vae", own={"encoder": "mlp"}, printed="VAE"),
             ),
@@ -56,8 +56,8 @@ SCALABILITY = Experiment(
     (
         Grid(
             (
-                Arm("NeuroSQL, mini-batch", own={"algorithm": "mini-batch"}, printed="NeuroSQL"),
-                Arm("NeuroSQL, full batch"),
+                plain("NeuroSQL, mini-batch", own={"algorithm": "mini-batch"}, printed="NeuroSQL"),
+                plain("NeuroSQL, full batch"),
                 *(VAE, GAN),
             ),
             images=(500, 2000, 8000, 20_000, 60_000),
