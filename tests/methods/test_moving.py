@@ -6,12 +6,13 @@ import signal
 import numpy as np
 import pytest
 import torch
+from sklearn.decomposition import PCA
 from small_methods import build
 
-from neurosql import InputError, fit, open_run
+from neurosql import InputError, fit, open_run, presets
 from neurosql.data import from_array
 from neurosql.density import Mixture
-from neurosql.methods.base import Batch
+from neurosql.methods.base import Batch, Task
 from neurosql.methods.fresh import even_draws
 from neurosql.methods.moving import CodeSteps, Motion, SharedSteps
 from neurosql.methods.neurosql import QuantileAssignment
@@ -114,6 +115,7 @@ RESUMED = {
     "together": {},
     "each on its own too": {"code_rate": 0.1, "fresh": 1.0, "fresh_batch": 16, "fresh_every": 2},
     "a density at the end": {"final_components": 6, "conditional": True},
+    "from the scores": {"start": "scores", "latent_dim": 5, "match": "codes"},
     "early stop": {"validation_share": 0.2, "patience": 2, "validate_every": 1, "learning_rate": 0.1},
 }
 
@@ -138,6 +140,29 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(case, images, tmp_path, monk
         assert torch.equal(getattr(whole.method, name), getattr(again.method, name))
     opened = open_run(tmp_path / "stopped")
     assert np.array_equal(whole.sample(9, seed=1)[0], opened.sample(9, seed=1)[0])
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_codes_may_begin_at_the_scores_of_their_images(digits, conditional):
+    images, labels = torch.from_numpy(digits[0][:120, None]).double(), torch.from_numpy(digits[1][:120])
+    own = TOGETHER | {"start": "scores", "latent_dim": 5, "conditional": conditional}
+    chosen = presets.settings(**QUICK | own).resolve("image")
+    method = QuantileAssignment.build(Task(chosen, tuple(images.shape[1:]), 10 if conditional else None))
+    method.attach(images, labels, seed=0)
+    method.start()
+    for block in method.blocks:
+        scores = PCA(5, whiten=True).fit_transform(images[block.rows].flatten(1).numpy())
+        torch.testing.assert_close(method.codes[block.rows], torch.from_numpy(scores), atol=1e-3, rtol=0)
+    # The lattice is that of a law of these codes, matched to them.
+    assert sorted(method.permutation.tolist()) == list(range(120))
+    assert float(method.lattice.var(0).mean() / method.codes.var(0).mean()) == pytest.approx(1, abs=0.15)
+    spread = (method.lattice[method.permutation] - method.codes).norm(dim=1).mean()
+    assert spread < 0.75 * (method.lattice - method.codes).norm(dim=1).mean()
+
+
+def test_codes_of_a_fixed_law_can_not_begin_at_scores(images):
+    with pytest.raises(InputError, match="start scores needs law learnt"):
+        fit(images, **QUICK | {"start": "scores"})
 
 
 @pytest.mark.parametrize("conditional", [False, True])

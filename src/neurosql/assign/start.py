@@ -47,3 +47,10 @@ def pca_scores(x: Tensor, dim: int, random: torch.Generator) -> np.ndarray:
         scores[:, :components] = PCA(components, random_state=0).fit_transform(flat)
     scores[:, components:] = torch.randn(n, dim - components, generator=random, dtype=torch.float64).numpy()
     return scores
+
+
+def standard_scores(x: Tensor, dim: int, random: torch.Generator) -> Tensor:
+    """The principal scores (n, dim) of x (n, ...), each with mean 0 and variance 1; constant ones are 0."""
+    scores = torch.from_numpy(pca_scores(x, dim, random))
+    scores -= scores.mean(0)
+    return scores / scores.std(0).clamp(min=1e-9)

@@ -19,7 +19,7 @@ import math
 import torch
 from torch import Tensor
 
-from neurosql.assign.start import pca_scores
+from neurosql.assign.start import standard_scores
 from neurosql.cost import Cost
 from neurosql.density import Mixture
 from neurosql.encode import Law
@@ -63,10 +63,7 @@ class GLO(Searched):
         codes = torch.zeros(n, dim)
         for rows in self._groups():
             if len(rows) > 1:
-                seen = self.cost.seen(self.x[rows.to(self.x.device)])
-                scores = torch.from_numpy(pca_scores(seen, dim, self.random))
-                scores -= scores.mean(0)
-                codes[rows] = (scores / scores.std(0).clamp(min=1e-9)).float()
+                codes[rows] = standard_scores(self.cost.seen(self.x[rows.to(self.x.device)]), dim, self.random).float()
         self.codes = project(self.settings.radius * codes, self.radius).to(self.device)
         self.moving = CodeSteps(self.codes)
 

@@ -33,7 +33,7 @@ from torch import Tensor
 from neurosql.assign import Warm
 from neurosql.assign.blocks import Block, child
 from neurosql.assign.offers import Offers
-from neurosql.assign.start import pca_permutation, random_permutation
+from neurosql.assign.start import pca_permutation, random_permutation, standard_scores
 from neurosql.assign.strategies import STRATEGIES, Figures, Solution, Strategy
 from neurosql.cost import Cost
 from neurosql.encode import decode
@@ -108,9 +108,19 @@ class QuantileAssignment(QuantileCodes):
         return self.settings.match == "codes"
 
     def start(self) -> None:
-        """The first permutation pi^(0), and the codes Z^(0) = Q_pi."""
+        """The first permutation pi^(0), and the codes Z^(0): Q_pi, or the PCA scores that the lattice then follows."""
         n = len(self.x)
         self.permutation = torch.empty(n, dtype=torch.int64)
+        if self.settings.start == "scores":
+            self._begin_at_scores()
+        else:
+            self._begin_on_lattice()
+        self.row_duals = torch.zeros(n, dtype=torch.float64)
+        self.column_duals = torch.zeros(n, dtype=torch.float64)
+        self.offers.begin_epoch(self.random)
+
+    def _begin_on_lattice(self) -> None:
+        """Match the images to the lattice, by their PCA scores or at random."""
         for block in self.parts:
             if self.settings.start == "pca":
                 sparse = self.settings.strategy_for(len(block)) == "candidates"
@@ -120,9 +130,19 @@ class QuantileAssignment(QuantileCodes):
                 match = random_permutation(len(block), self.random)
             self.permutation[block.rows] = block.columns[match]
         self.codes = self.lattice[self.permutation]
-        self.row_duals = torch.zeros(n, dtype=torch.float64)
-        self.column_duals = torch.zeros(n, dtype=torch.float64)
-        self.offers.begin_epoch(self.random)
+
+    def _begin_at_scores(self) -> None:
+        """Put the codes to the PCA scores of their images, with variance 1 in each dimension and class.
+
+        In many dimensions the lattice is far from any set of scores, however they are matched.
+        """
+        assert self.law is not None
+        self.codes = torch.zeros_like(self.lattice)
+        for block in self.blocks:
+            if len(block) > 1:
+                scores = standard_scores(self.cost.seen(self.x[block.rows]), self.prior.dim, self.random)
+                self.codes[block.rows] = self.prior.scale * scores.to(self.codes)
+        self._fit_density(int((self.law.weights > 0).sum(1).max()), self.codes_strategies)
 
     def training_step(self, batch: Batch, update: Update) -> dict[str, float]:
         """One gradient step of the decoder; in mini-batch mode the batch is then assigned anew (Algorithm 2)."""
@@ -255,7 +275,7 @@ class QuantileAssignment(QuantileCodes):
         """Snap the codes to the lattice, Z = Q_pi, to be fitted for a few more epochs without assignment."""
         if self.settings.law == "learnt":
             if self.settings.final_components:
-                self._fit_density(self.codes_strategies)
+                self._fit_density(self.settings.final_components, self.codes_strategies)
             self._standardise()
         if self.settings.snap:
             # A random subset leaves pi short of a permutation: solve once more for all images.

@@ -92,9 +92,8 @@ class QuantileCodes(Searched):
         assert self.law is not None
         self._lay_out(follow(self.law, self.codes, self.blocks, self.prior, self.seed), strategies)
 
-    def _fit_density(self, strategies: dict[str, Strategy]) -> None:
-        """Fit the law that is sampled to the codes where they are at the end."""
-        count = self.settings.final_components
+    def _fit_density(self, count: int, strategies: dict[str, Strategy]) -> None:
+        """Fit a law of at most `count` components per class to the codes where they are, and lay out its lattice."""
         law = Mixture.fit(self.codes, self.labels, self.classes, count, self.seed)
         self._lay_out(laid_out(law, self.codes, self.blocks, self.prior, self.seed), strategies)
 

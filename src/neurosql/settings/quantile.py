@@ -16,8 +16,9 @@ MANY = 12_000
 class QuantileSettings:
     """Quantile assignment: how codes are assigned."""
 
-    start: Literal["pca", "random"] = "pca"
-    """First permutation: optimal match of rank-normalised PCA scores to the lattice, or random."""
+    start: Literal["pca", "scores", "random"] = "pca"
+    """First codes. pca: the lattice, optimally matched to rank-normalised PCA scores; scores: the PCA scores
+    themselves, for a law that is learnt; random: the lattice in random order."""
     algorithm: Literal["full", "mini-batch"] = "full"
     """Assign all images at once every few epochs (Algorithm 1) or each mini-batch after its step (Algorithm 2)."""
     subset: Literal["owned", "partition", "random"] = "owned"
@@ -91,6 +92,8 @@ class QuantileSettings:
             raise InputError("match codes needs codes that move: give code_rate, 0.15 say")
         if self.law == "learnt" and (self.components == 1 or not self.moves):
             raise InputError("law learnt needs components and codes that move: give components and shared_rate")
+        if self.start == "scores" and self.law != "learnt":
+            raise InputError("start scores needs law learnt: codes of a fixed law begin on its lattice")
         if self.law == "learnt" and self.algorithm != "full":
             raise InputError("law learnt needs algorithm full: with mini-batches there is no moment to learn it")
         if self.strategy == "candidates" and self.assignment != "exact":
