@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 import neurosql
 from neurosql.errors import InputError
-from neurosql.methods import NAMES
+from neurosql.settings import METHODS
 
 BUDGET = {"generator": "mlp", "width": 128, "latent_dim": 2, "batch_size": 128, "validation_share": 0.0, "patience": 0}
 COLOUR, GREY = "#d1495b", "#bbbbbb"
@@ -63,7 +63,7 @@ def learn(method: str, x: np.ndarray, epochs: int, seed: int) -> tuple[np.ndarra
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--methods", nargs="+", choices=NAMES, default=list(NAMES), help="columns, in this order")
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="columns, in this order")
     parser.add_argument("--out", type=Path, default=Path("docs/images/toys.png"), help="picture to write")
     parser.add_argument("--points", type=int, default=1024, help="training points of each law")
     parser.add_argument("--epochs", type=int, default=250, help="passes over the points, in batches of 128")
