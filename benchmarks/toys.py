@@ -63,7 +63,9 @@ def learn(method: str, x: np.ndarray, epochs: int, seed: int) -> tuple[np.ndarra
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="columns, in this order")
+    parser.add_argument(
+        "--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="columns, in this order"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/images/toys.png"), help="picture to write")
     parser.add_argument("--points", type=int, default=1024, help="training points of each law")
     parser.add_argument("--epochs", type=int, default=250, help="passes over the points, in batches of 128")

@@ -43,8 +43,8 @@ class Train:
     """Learning principle; `--method NAME --help` shows the method's own settings."""
     preset: Preset = "recommended"
     """Defaults of the method's settings: as practitioners recommend, or as in the paper. neurosql also has map, for a
-    plane to look at, samples, for the best samples (latent dimension auto), and plain, for neither; recommended is map
-    in up to three latent dimensions and samples in more."""
+    plane to look at; samples, for the best samples; photographs, for samples of photographs and scans; and plain, the
+    bare method. recommended is map in up to three latent dimensions and samples in more."""
     budget: Budget = "laptop"
     """Epochs and batch size: smoke (seconds), laptop (minutes on two cores) or paper."""
     generator: GeneratorSettings = field(default_factory=GeneratorSettings)

@@ -18,7 +18,7 @@ from neurosql.errors import InputError
 from neurosql.settings.methods import METHODS, PAPER
 from neurosql.settings.whole import Settings
 
-Preset = Literal["recommended", "paper", "plain", "map", "samples"]
+Preset = Literal["recommended", "paper", "plain", "map", "samples", "photographs"]
 Budget = Literal["smoke", "laptop", "paper"]
 
 BUDGETS: dict[str, dict[str, Any]] = {

@@ -254,7 +254,12 @@ NEUROSQL = MethodRecord(
             **{"latent_dim": AUTO, "mapping": 2, "mapping_width": 256, "learning_rate": 3e-3},
             **{"components": 0, "law": "learnt", "shared_rate": 2e-3, "code_rate": 0.03},
             **{"final_components": 70, "momentum": 0.2, "anneal": False},
-            **{"fresh": 1.5, "apart": 0.95},
+            **{"fresh": 1.5, "apart": 0.95, "patience": 0},
+        },
+        "photographs": {
+            **{"latent_dim": 64, "learning_rate": 3e-3, "patience": 0},
+            **{"start": "scores", "components": 0, "law": "learnt", "shared_rate": 5e-4, "code_rate": 0.1},
+            **{"final_components": 70, "momentum": 0.05, "anneal": False, "apart": 0.95},
         },
     },
 )

@@ -31,7 +31,7 @@ class GeneratorSettings:
     """Units of each of these layers."""
     latent_dim: int | Literal["auto"] = 2
     """Dimension d of the latent space. auto is the data's own dimension, estimated from distances between neighbours,
-    but no more than the images can fill: 6 for 500 of them, 8 for 2,000, 12 for 60,000."""
+    but no more than the images can fill: 8 for 500 of them, 10 for 2,000, 15 for 60,000."""
     conditional: bool = False
     """Make the model class-conditional: each class gets its own sublattice, and the generator is told the class."""
 

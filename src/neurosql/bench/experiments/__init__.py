@@ -14,6 +14,7 @@ BUILT_IN = {
     "main": "data_sets:MAIN",
     "mnist": "data_sets:MNIST",
     "best": "samples:BEST",
+    "pictures": "samples:PICTURES",
     "samplers": "samples:SAMPLERS",
     "mnist-resnet": "data_sets:MNIST_RESNET",
     "mnist-unet": "data_sets:MNIST_UNET",

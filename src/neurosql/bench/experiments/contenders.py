@@ -30,6 +30,7 @@ RAE = Arm("RAE", "rae")
 PLAIN = plain("NeuroSQL, plain")
 MAP = Arm("NeuroSQL, map", preset="map")
 SAMPLES = Arm("NeuroSQL, samples", preset="samples")
+PHOTOGRAPHS = Arm("NeuroSQL, photographs", preset="photographs")
 MAPPED = {"mapping": 2, "mapping_width": 256}
 RAE_MAPPED = Arm("RAE, mapping", "rae", own={**MAPPED, "components": 20})
 GLO_MAPPED = Arm("GLO, mapping, mixture", "glo", own=MAPPED, sampling=Sampling("mixture", components=20))

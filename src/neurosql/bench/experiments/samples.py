@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from neurosql.bench import declare
 from neurosql.bench.declare import LAPTOP, Arm, Experiment, Grid
 from neurosql.bench.experiments.contenders import (
     CODES,
+    COPIES,
     DDPM,
     GAN,
     GLO,
     GLO_MAPPED,
     MAP,
+    OF_COLOURS,
+    OF_PICTURES,
     OF_SAMPLES,
     OT_CFM,
     PAIRED,
+    PHOTOGRAPHS,
     PLAIN,
     RAE,
     RAE_MAPPED,
@@ -21,6 +26,7 @@ from neurosql.bench.experiments.contenders import (
     VAE,
     VAE_MIXTURE,
 )
+from neurosql.metrics.column import sampled
 from neurosql.settings import Sampling
 
 BEST = Experiment(
@@ -37,6 +43,19 @@ BEST = Experiment(
     ),
     (*OF_SAMPLES, *PAIRED[1:], CODES[2]),
     figures=("samples",),
+)
+PICTURES = Experiment(
+    "pictures",
+    "Photographs and scans, every method at its best",
+    "Which method makes the best pictures if each has the settings that suit it?",
+    (
+        Grid((PHOTOGRAPHS, RAE, VAE), declare.PICTURES, dims=(32, 64)),
+        Grid((PLAIN, GAN), declare.PICTURES),
+        Grid((DDPM,), declare.PICTURES),
+    ),
+    (*OF_PICTURES, sampled("kid", "random net"), *OF_COLOURS, COPIES, PAIRED[1]),
+    figures=("samples",),
+    seeds={LAPTOP: 3},
 )
 SAMPLERS = Experiment(
     "samplers",
