@@ -59,7 +59,7 @@ sanitize: $(TOOLS)
 # The results that the documentation quotes: hours on two cores. Stopped at any time, it goes on where it was.
 # NEUROSQL_DATA names a folder that holds celeba/, afhq/, oasis/ and mnist/; without it only MNIST's are made.
 # Those of the other three need published weights too: `neurosql weights fetch lpips-vgg`.
-PUBLISHED := best samplers mnist celeba afhq oasis main downstream assignment start subset choices planes sheets runtime
+PUBLISHED := best pictures samplers mnist celeba afhq oasis main downstream assignment start subset choices planes sheets runtime
 PUBLISHED += encoder scalability
 results: $(STAMP)
 	$(BIN)/neurosql bench run $(PUBLISHED) --budget laptop

@@ -11,6 +11,7 @@ from neurosql.bench.experiments.contenders import (
     GAN,
     GLO,
     IMLE,
+    MAP,
     NEUROSQL,
     OT_CFM,
     RAE,
@@ -37,6 +38,14 @@ DOWNSTREAM = Experiment(
             ),
             dims=(2, 8),
         ),
+        Grid(
+            (
+                Arm("NeuroSQL, samples, by class", preset="samples", own={"conditional": True}),
+                Arm("NeuroSQL, samples, nearest code", preset="samples"),
+                Arm("RAE, by class", "rae", own={"conditional": True}),
+                Arm("RAE, nearest code", "rae"),
+            )
+        ),
     ),
     tuple(sampled(f"downstream {name}") for name in ("accuracy", "precision", "recall")),
     downstream=True,
@@ -47,7 +56,7 @@ PLANES = Experiment(
     "planes",
     "Latent planes",
     "Do neighbours in the latent plane belong together?",
-    (Grid((NEUROSQL, AS_PAPER, VAE), dims=(2,)),),
+    (Grid((MAP, NEUROSQL, AS_PAPER, VAE), dims=(2,)),),
     (*CODES, paired_train("ssim")),
     figures=("planes",),
 )
