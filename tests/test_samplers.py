@@ -7,11 +7,13 @@ import pytest
 import torch
 
 import neurosql
-from neurosql import InputError
+from neurosql import InputError, samplers
 from neurosql.bench.declare import Arm, Experiment, Grid, Job
 from neurosql.cli import main
 from neurosql.data import from_array
+from neurosql.density import Mixture
 from neurosql.evaluate import Options, evaluate
+from neurosql.samplers import Known
 from neurosql.settings import METHODS, Sampling
 
 QUICK = {"generator": "mlp", "width": 16, "epochs": 2, "latent_dim": 2, "batch_size": 30}
@@ -100,16 +102,38 @@ def test_between_is_on_segments_between_neighbouring_codes(name, fitted):
         assert off.min() < 1e-5
 
 
-@pytest.mark.parametrize("sampler", ["near", "truncated", "between"])
+@pytest.mark.parametrize("name", CODED)
+def test_a_local_draw_that_moves_nowhere_is_a_training_code(name, fitted):
+    run, codes = fitted[name], fitted[name].method.codes.double()
+    still = codes_of(run, n=60, sampler="local", fraction=0.0)[0]
+    assert torch.cdist(still, codes).amin(1).max() < 1e-5
+    moved = codes_of(run, n=60, sampler="local")[0]
+    assert torch.cdist(moved, codes).amin(1).mean() > 1e-3
+
+
+def test_local_draws_follow_codes_on_a_curve():
+    angle = torch.linspace(0, 6.28, 400, dtype=torch.float64)
+    codes = torch.stack([angle.cos(), angle.sin()], 1)
+    nothing = Known(codes, None, None, lambda n, random: (codes[:n], None), lambda z, y: z, None, lambda n: None)
+    drawn, _ = samplers.local(nothing, Sampling("local"), 2000, torch.Generator().manual_seed(0))
+    law = Mixture.fit(codes, None, None, 1, 0).sample(2000, None, torch.Generator().manual_seed(0))
+    assert (drawn.norm(dim=1) - 1).abs().max() < 0.2 < (law.norm(dim=1) - 1).abs().mean()
+    # All around the curve, not only where codes are.
+    around = torch.atan2(drawn[:, 1], drawn[:, 0])
+    assert torch.histc(around, 12, -3.15, 3.15).min() > 100
+    assert torch.cdist(drawn, codes).amin(1).median() > 1e-3
+
+
+@pytest.mark.parametrize("sampler", ["near", "truncated", "between", "local"])
 def test_samplers_keep_to_the_codes_of_their_class(digits, sampler):
     data = from_array(digits[0][:100], digits[1][:100])
     run = neurosql.fit(data, conditional=True, **QUICK)
     method = run.method
-    how = {"sampler": sampler} | ({"fraction": 0.0} if sampler == "near" else {})
+    how = {"sampler": sampler} | ({"fraction": 0.0} if sampler in ("near", "local") else {})
     drawn, labels = codes_of(run, label=3, **how)
     assert (labels == 3).all()
     own = method.codes[method.labels == 3].double()
-    if sampler == "near":
+    if sampler in ("near", "local"):
         assert torch.cdist(drawn, own).amin(1).max() < 1e-5
     elif sampler == "between":
         low, high = own.amin(0), own.amax(0)
@@ -156,7 +180,7 @@ def test_the_command_line_chooses_a_sampler(digits, tmp_path, capsys):
     assert not np.array_equal(np.load(tmp_path / "x0.npy"), np.load(tmp_path / "x4.npy"))
     assert main(["sample", str(tmp_path / "run"), "--sampler", "ddim"]) == 2
     assert (
-        "the samplers of neurosql are prior, apart, near, truncated, between, gaussian, mixture"
+        "the samplers of neurosql are prior, apart, near, truncated, between, local, gaussian, mixture"
         in capsys.readouterr().err
     )
 

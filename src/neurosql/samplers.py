@@ -11,10 +11,12 @@ from torch import Tensor
 from neurosql.cost import Cost
 from neurosql.density import Mixture
 from neurosql.settings import Sampling
-from neurosql.settings.samplers import APART, BETWEEN, GAUSSIAN, MIXTURE, NEAR, TRUNCATED
+from neurosql.settings.samplers import APART, BETWEEN, GAUSSIAN, LOCAL, MIXTURE, NEAR, TRUNCATED
 
 NEIGHBOURS = 4
 """Nearest codes that a sample may be interpolated to."""
+AROUND = 32
+"""Nearest codes whose differences say in which directions, and how far, codes vary."""
 OTHERS = 7
 """Training images, besides the nearest one, that a sample is compared with."""
 REFERENCE = 1024
@@ -76,18 +78,42 @@ def truncated(known: Known, choice: Sampling, n: int, random: torch.Generator) -
 def between(known: Known, choice: Sampling, n: int, random: torch.Generator) -> Drawn:
     """z = Z_i + u (Z_j - Z_i): a point, u uniform in [0, 1], between a training code and one of its neighbours."""
     labels = known.draw_labels(n)
-    if labels is None or known.labels is None:
-        rows = torch.randint(len(known.codes), (n,), generator=random).to(known.codes.device)
-    else:
-        chances = (labels[:, None] == known.labels).double().cpu()
-        rows = torch.multinomial(chances, 1, generator=random)[:, 0].to(known.codes.device)
+    rows = _training_rows(known, labels, n, random)
     start = known.codes[rows]
-    # The nearest code is the code itself.
-    found = nearest_codes(known, start, labels, NEIGHBOURS + 1)[1]
-    choose = torch.randint(min(1, found.shape[1] - 1), found.shape[1], (n, 1), generator=random).to(found.device)
-    end = known.codes[found.gather(1, choose)[:, 0]]
+    end = known.codes[_neighbours(known, rows, labels, NEIGHBOURS, random)]
     share = torch.rand(n, 1, generator=random, dtype=torch.float64).to(start)
     return start + share * (end - start), labels
+
+
+def local(known: Known, choice: Sampling, n: int, random: torch.Generator) -> Drawn:
+    """z = Z_i + f (Z_k - Z_j): a training code, moved as a neighbour Z_j would be to reach a neighbour Z_k of its own.
+
+    Codes thus vary as they do nearby, in whatever directions and however far; no law is fitted to all of them.
+    """
+    labels = known.draw_labels(n)
+    rows = _training_rows(known, labels, n, random)
+    first = _neighbours(known, rows, labels, AROUND, random)
+    second = _neighbours(known, first, labels, AROUND, random)
+    fraction = 1.0 if choice.fraction is None else choice.fraction
+    return known.codes[rows] + fraction * (known.codes[second] - known.codes[first]), labels
+
+
+def _training_rows(known: Known, labels: Tensor | None, n: int, random: torch.Generator) -> Tensor:
+    """n training codes at random, of the given classes (n,) if there are any: their rows (n,)."""
+    if labels is None or known.labels is None:
+        rows = torch.randint(len(known.codes), (n,), generator=random)
+    else:
+        chances = (labels[:, None] == known.labels).double().cpu()
+        rows = torch.multinomial(chances, 1, generator=random)[:, 0]
+    return rows.to(known.codes.device)
+
+
+def _neighbours(known: Known, rows: Tensor, labels: Tensor | None, count: int, random: torch.Generator) -> Tensor:
+    """For each of these training codes (n,), one of its `count` nearest others, of the same class: rows (n,)."""
+    # The nearest code is the code itself.
+    found = nearest_codes(known, known.codes[rows], labels, count + 1)[1]
+    choose = torch.randint(min(1, found.shape[1] - 1), found.shape[1], (len(rows), 1), generator=random)
+    return found.gather(1, choose.to(found.device))[:, 0]
 
 
 def apart(known: Known, choice: Sampling, n: int, random: torch.Generator) -> Drawn:
@@ -158,5 +184,6 @@ SAMPLERS: dict[str, Sampler] = {
     NEAR.name: near,
     TRUNCATED.name: truncated,
     BETWEEN.name: between,
+    LOCAL.name: local,
     APART.name: apart,
 }

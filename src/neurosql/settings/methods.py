@@ -257,9 +257,9 @@ NEUROSQL = MethodRecord(
             **{"fresh": 1.5, "apart": 0.95, "patience": 0},
         },
         "photographs": {
-            **{"latent_dim": 64, "learning_rate": 3e-3, "patience": 0},
+            **{"latent_dim": 64, "learning_rate": 1e-2, "patience": 0},
             **{"start": "scores", "components": 0, "law": "learnt", "shared_rate": 5e-4, "code_rate": 0.1},
-            **{"final_components": 70, "momentum": 0.05, "anneal": False, "apart": 0.95},
+            **{"final_components": 70, "momentum": 0.02, "anneal": False},
         },
     },
 )
