@@ -46,12 +46,17 @@ NO_DIM = ""
 @cache
 def table(name: str) -> Table:
     """The table of an experiment, its average over latent dimensions, or the part of it with one value of a factor."""
+    first = name.removesuffix(AVERAGE).split()[0]
+    return compare.build(find(first), runs(name), averaged=name.endswith(AVERAGE))
+
+
+def runs(name: str) -> list[rows.Row]:
+    """The runs of an experiment, or of the part of it with one value of a factor."""
     first, *parts = name.removesuffix(AVERAGE).split()
-    experiment = find(first)
-    results = list(rows.read(RESULTS / f"{experiment.name}.csv").values())
+    found = list(rows.read(RESULTS / f"{first}.csv").values())
     for factor, wanted in (part.split("=") for part in parts):
-        results = [row for row in results if str(row[factor]) == wanted]
-    return compare.build(experiment, results, averaged=name.endswith(AVERAGE))
+        found = [row for row in found if str(row[factor]) == wanted]
+    return found
 
 
 def pivot(name: str, key: str) -> str:
@@ -115,10 +120,11 @@ def paired(name: str, place: str, arm: str, other_place: str, other: str, key: s
     """One method in one group minus another in another group, on the seeds that both have, with its interval."""
     made = table(name)
     column, factor = made.column(key), made.factors[_varying(made)]
-    results = list(rows.read(RESULTS / f"{made.experiment.name}.csv").values())
 
     def values(where: str, of: str) -> dict[int, float]:
-        mine = [row for row in results if str(row[factor]) == where and row["arm"] == of and row["status"] == rows.DONE]
+        mine = [
+            row for row in runs(name) if str(row[factor]) == where and row["arm"] == of and row["status"] == rows.DONE
+        ]
         return {int(row["seed"]): float(rows.value_of(row, column)) for row in mine}
 
     first, second = values(place, arm), values(other_place, other)

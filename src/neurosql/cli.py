@@ -304,6 +304,10 @@ class RunBench:
     """smoke (seconds), laptop (hours on two cores) or paper (the paper's own sizes, for a GPU)."""
     seeds: int | None = None
     """Number of seeds; by default the experiment's own."""
+    dims: str | None = None
+    """Only runs with these latent dimensions, such as 2,8; methods without a latent dimension are run as well."""
+    methods: str | None = None
+    """Only runs of these methods or contenders, such as neurosql,vae or "RAE, mapping"."""
     out: str | None = None
     """Folder of the results; by default results/BUDGET."""
     data: str | None = None
@@ -322,7 +326,7 @@ class RunBench:
     def __call__(self) -> None:
         from neurosql.bench import commands
 
-        where = {"out": self.out, "root": self.data}
+        where = {"out": self.out, "root": self.data, "dims": self.dims, "methods": self.methods}
         how = {"shard": self.shard, "retry": self.retry, "rescore": self.rescore, "dry": self.dry}
         commands.run(self.names, self.budget, self.seeds, slots=self.jobs, **where, **how)  # type: ignore[arg-type]
 

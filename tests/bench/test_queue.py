@@ -176,3 +176,37 @@ def test_runs_on_pictures_have_the_scores_that_need_weights(pictures, tmp_path, 
     row = work.carry_out(replace(job, vgg=True), sources.path_of(job, str(pictures)), tmp_path / "job")
     for column in (*OF_PICTURES, *OF_COLOURS):
         assert rows.value_of(row, column) is not None and rows.floor_of(row, column) is not None
+
+
+def test_only_the_runs_that_were_asked_for_are_made(tmp_path, capsys):
+    def listed(*flags):
+        assert cli.main(["bench", "run", "best", "--dry", "--out", str(tmp_path), *flags]) == 0
+        return [line.strip() for line in capsys.readouterr().out.splitlines()[1:]]
+
+    planar = listed("--dims", "2", "--methods", "neurosql,vae")
+    assert planar and set(planar) < set(listed())
+    assert all(" d=2 " in line and ("NeuroSQL" in line or "VAE" in line) for line in planar)
+    # A contender's name may have commas; methods without a latent dimension belong to every dimension.
+    mapped = {f"mnist convnet d=12 RAE, mapping, seed {seed}" for seed in range(5)}
+    diffusion = {f"mnist convnet DDPM, seed {seed}" for seed in range(5)}
+    assert set(listed("--methods", "RAE, mapping,ddpm", "--dims", "12")) == mapped | diffusion
+    assert cli.main(["bench", "run", "best", "--dry", "--out", str(tmp_path), "--methods", "nobody"]) == 2
+    assert "no run has the method 'nobody'" in capsys.readouterr().err
+
+
+def test_the_time_left_follows_how_long_runs_take_here(tmp_path):
+    experiment = Experiment("own", "t", "q", (Grid((Arm("a"), Arm("b")), dims=(2, 3)),), ())
+    first, second, *rest = (plan := queue.plan([experiment], "smoke", tmp_path, 1)).left
+    view = queue._View(plan, slots=2, progress=False)
+
+    def ends(job, seconds, took):
+        view.began(job)
+        view.start[job] -= took
+        view.ended(job, rows.identity(job) | {"status": rows.DONE, "seconds": seconds, "scoring seconds": 0.0})
+
+    assert view.remaining(plan.left, []) is None
+    ends(first, 10.0, 10.0)
+    assert view.remaining(rest, []) == pytest.approx(10 * len(rest) / 2, rel=0.01)
+    # The next one takes four times as long as the table says.
+    ends(second, 10.0, 40.0)
+    assert view.remaining(rest, []) == pytest.approx(40 * len(rest) / 2, rel=0.01)

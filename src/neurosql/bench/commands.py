@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from neurosql import bench
 from neurosql.bench import migrate as migration
 from neurosql.bench import queue, rows, sources
-from neurosql.bench.declare import SCALES
+from neurosql.bench.declare import SCALES, Job
 from neurosql.bench.experiments import EXPERIMENTS, find
 from neurosql.errors import InputError
 
 
 def show(budget: str) -> None:
-    """List the experiments with their numbers of runs."""
+    """List the experiments with their numbers of runs, and which table or figure of the paper each one is."""
     width = max(map(len, EXPERIMENTS))
     for name in EXPERIMENTS:
         experiment = find(name)
         count = len({job.key for job in experiment.jobs(budget)})
-        print(f"{name:<{width}}  {count:>4} runs  {experiment.title}. {experiment.question}")
+        paper = experiment.printed_as or "ours"
+        print(f"{name:<{width}}  {count:>4} runs  {paper:<13}  {experiment.title}. {experiment.question}")
 
 
 def run(
@@ -33,8 +34,10 @@ def run(
     retry: bool,
     rescore: bool,
     dry: bool,
+    dims: str | None = None,
+    methods: str | None = None,
 ) -> None:
-    """Run what is left of some experiments."""
+    """Run what is left of some experiments, or of the part of them with these latent dimensions and methods."""
     if not names:
         raise InputError("name an experiment, or all: `neurosql bench list` shows them")
     chosen = [find(name) for name in (EXPERIMENTS if "all" in names else dict.fromkeys(names))]
@@ -45,7 +48,10 @@ def run(
         raise InputError(f"no such folder: {root}")
     folder = Path(out) if out else Path("results") / budget
     plan = queue.plan(chosen, budget, folder, seeds, queue.shard_of(shard), root, retry, rescore and not dry)
-    every = {job.key for jobs in plan.jobs.values() for job in jobs}
+    jobs = [job for some in plan.jobs.values() for job in some]
+    wanted = _wanted(jobs, dims, methods)
+    plan.left = [job for job in plan.left if job.key in wanted]
+    every = {job.key for job in jobs if job.key in wanted}
     if plan.missing:
         print(f"left out   {sources.how_to_get(plan.missing)}")
     print(f"bench      {len(every & plan.results.keys())} of {len(every)} runs are done, {len(plan.left)} to do")
@@ -69,6 +75,34 @@ def run(
     for name in plan.jobs:
         if plan.table(name).is_file():
             print(f"wrote      {plan.table(name)}")
+
+
+def _wanted(jobs: Sequence[Job], dims: str | None, methods: str | None) -> set[rows.Key]:
+    """The keys of the runs with these latent dimensions, and of these methods or contenders."""
+    kept = list(jobs)
+    if dims is not None:
+        known = {str(job.latent_dim) for job in jobs if job.latent_dim is not None}
+        chosen = _names("latent dimension", dims, known)
+        # Methods without a latent dimension are compared with those of every dimension.
+        kept = [job for job in kept if job.latent_dim is None or str(job.latent_dim) in chosen]
+    if methods is not None:
+        known = {name for job in jobs for name in (job.settings.method, job.arm)}
+        chosen = _names("method", methods, known)
+        kept = [job for job in kept if job.settings.method in chosen or job.arm in chosen]
+    return {job.key for job in kept}
+
+
+def _names(what: str, text: str, known: Collection[str]) -> set[str]:
+    """The names in a list that is separated by commas. A name may have commas itself: the longest one counts."""
+    parts, found = text.split(","), set()
+    while parts:
+        ends = (end for end in range(len(parts), 0, -1) if ",".join(parts[:end]).strip() in known)
+        end = next(ends, None)
+        if end is None:
+            raise InputError(f"no run has the {what} {parts[0].strip()!r}: there are {'; '.join(sorted(known))}")
+        found.add(",".join(parts[:end]).strip())
+        parts = parts[end:]
+    return found
 
 
 def merge(folders: Sequence[str], out: str, budget: str) -> None:

@@ -127,6 +127,8 @@ class Experiment:
     """Seeds by budget, if not the budget's own number."""
     printed_under: str = ""
     """The backbone of the paper's figures, if it isn't that of the runs."""
+    printed_as: str = ""
+    """The paper's own number of the table or figure; empty if it is ours."""
 
     def __post_init__(self) -> None:
         for column in self.columns:

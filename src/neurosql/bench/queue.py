@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -142,10 +143,12 @@ def run(plan: Plan, slots: int, progress: bool = True) -> None:
             while pending and _may_start(pending[0], running, slots):
                 job = pending.pop(0)
                 running[_start(plan, job)] = job
+                view.began(job)
             for process in [process for process in running if process.poll() is not None]:
                 job = running.pop(process)
                 row = _collect(plan, job, process.returncode)
                 plan.results[job.key] = row
+                view.ended(job, row)
                 plan.save()
                 if row["status"] == rows.FAILED:
                     tqdm.write(f"failed     {job.describe()}: {row['reason']}", file=sys.stderr)
@@ -205,13 +208,30 @@ class _View:
             tqdm(total=0, bar_format="{desc}", position=1 + i, disable=off, leave=False) for i in range(slots)
         ]
         self.shown = 0.0
+        self.start: dict[Job, float] = {}
+        self.usual = _Usual(plan.results.values())
+        self.speed = _Speed()
+
+    def began(self, job: Job) -> None:
+        """Take note of a run that begins."""
+        self.start[job] = time.monotonic()
+
+    def ended(self, job: Job, row: rows.Row) -> None:
+        """Take note of a run that has ended, and of how long it took."""
+        took = time.monotonic() - self.start.pop(job)
+        if row["status"] == rows.DONE:
+            if self.usual.known:
+                self.speed.saw(took, self.usual.of(job))
+            self.usual.add(row)
 
     def show(self, pending: list[Job], running: list[Job]) -> None:
         if time.monotonic() - self.shown < 1.0 and (pending or running):
             return
         self.shown = time.monotonic()
         self.bar.n = self.total - len(pending) - len(running)
-        self.bar.set_postfix_str(f"about {_duration(self.remaining(pending, running))} left", refresh=False)
+        left = self.remaining(pending, running)
+        words = "the time left is known after the first run" if left is None else f"about {_duration(left)} left"
+        self.bar.set_postfix_str(words, refresh=False)
         self.bar.refresh()
         for line, job in zip(self.lines, [*running, *[None] * self.slots]):
             line.set_description_str("" if job is None else f"  {job.describe()}{self._epoch(job)}")
@@ -222,28 +242,61 @@ class _View:
             return f"  epoch {done}/{job.settings.training.epochs}"
         return ""
 
-    def remaining(self, pending: list[Job], running: list[Job]) -> float:
-        """Seconds left, estimated from finished runs of the same kind."""
-        taken: dict[tuple[str, ...], list[float]] = {}
-        for row in self.plan.results.values():
-            if row["status"] == rows.DONE:
-                seconds = float(row["seconds"] or 0) + float(row.get("scoring seconds") or 0)
-                for kind in ((row["data"], row["arm"]), (row["data"],), ()):
-                    taken.setdefault(kind, []).append(seconds)
-
-        def expected(job: Job) -> float:
-            for kind in ((job.data, job.arm), (job.data,), ()):
-                if kind in taken:
-                    return sum(taken[kind]) / len(taken[kind])
-            return 60.0
-
-        together = sum(expected(job) for job in pending if not job.alone) / self.slots
-        together += sum(expected(job) for job in pending if job.alone)
-        return together + sum(expected(job) for job in running) / 2 / max(1, len(running))
+    def remaining(self, pending: list[Job], running: list[Job]) -> float | None:
+        """Seconds left, by runs of the same kind and by how long runs take here and now; None if nothing is known."""
+        if not self.usual.known:
+            return None
+        now, factor = time.monotonic(), self.speed.factor
+        together = sum(factor * self.usual.of(job) for job in pending if not job.alone) / self.slots
+        together += sum(factor * self.usual.of(job) for job in pending if job.alone)
+        under_way = [max(0.0, factor * self.usual.of(job) - (now - self.start.get(job, now))) for job in running]
+        return together + sum(under_way) / max(1, len(under_way))
 
     def close(self) -> None:
         for line in [*self.lines, self.bar]:
             line.close()
+
+
+class _Usual:
+    """How many seconds a run usually takes: those of the same data and contender, else the same data, else all."""
+
+    def __init__(self, results: Iterable[rows.Row]) -> None:
+        self.taken: dict[tuple[str, ...], list[float]] = {}
+        for row in results:
+            if row["status"] == rows.DONE:
+                self.add(row)
+
+    @property
+    def known(self) -> bool:
+        """Whether any run has been counted."""
+        return bool(self.taken)
+
+    def add(self, row: rows.Row) -> None:
+        """Count one more run."""
+        seconds = float(row["seconds"] or 0) + float(row.get("scoring seconds") or 0)
+        for kind in ((row["data"], row["arm"]), (row["data"],), ()):
+            self.taken.setdefault(kind, []).append(seconds)
+
+    def of(self, job: Job) -> float:
+        """The mean over the nearest kind that is known."""
+        kind = next(kind for kind in ((job.data, job.arm), (job.data,), ()) if kind in self.taken)
+        return statistics.fmean(self.taken[kind])
+
+
+class _Speed:
+    """How much longer runs take here and now than they usually do: earlier ones may be those of another machine."""
+
+    def __init__(self) -> None:
+        self.ratios: list[float] = []
+
+    def saw(self, took: float, usual: float) -> None:
+        """Count a run that took that long."""
+        self.ratios.append(took / max(usual, 1e-3))
+
+    @property
+    def factor(self) -> float:
+        """The median of the last ten; 1 before the first."""
+        return statistics.median(self.ratios[-10:]) if self.ratios else 1.0
 
 
 def _duration(seconds: float) -> str:

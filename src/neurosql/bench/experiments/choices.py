@@ -43,6 +43,7 @@ ASSIGNMENT = Experiment(
     ),
     (*SAMPLED, *OF_DIGITS, *PAIRED, TIME),
     seeds={LAPTOP: 3},
+    printed_as="Table 3",
 )
 COST = Experiment(
     "cost",

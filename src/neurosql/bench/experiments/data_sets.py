@@ -35,6 +35,21 @@ PRINTED_DIMS = {
 }
 
 
+# Numbers of the paper's tables, the second one of averages over latent dimensions.
+PRINTED_AS = {
+    ("oasis", "convnet"): "Table 5",
+    ("oasis", "resnet"): "Table 6",
+    ("oasis", "unet"): "Tables 7, 8",
+    ("celeba", "convnet"): "Table 9",
+    ("celeba", "resnet"): "Table 10",
+    ("celeba", "unet"): "Table 11",
+    ("afhq", "convnet"): "Tables 12, 13",
+    ("afhq", "resnet"): "Tables 14, 15",
+    ("afhq", "unet"): "Tables 16, 17",
+    ("mnist", "convnet"): "Tables 18, 19",
+}
+
+
 def _mnist(backbone: str) -> tuple[Grid, ...]:
     on = {"backbones": (backbone,)}
     return (
@@ -66,6 +81,7 @@ def _of(data: str, backbone: str) -> Experiment:
         averaged=True,
         figures=("samples",),
         seeds={} if digits else {LAPTOP: 3},
+        printed_as=PRINTED_AS.get((data, backbone), ""),
     )
 
 
@@ -86,6 +102,7 @@ MAIN = Experiment(
     rows=("data",),
     seeds={LAPTOP: 3},
     printed_under="all",
+    printed_as="Table 1",
 )
 RESOLUTION = Experiment(
     "resolution",

@@ -51,6 +51,7 @@ DOWNSTREAM = Experiment(
     downstream=True,
     figures=("samples",),
     seeds={LAPTOP: 3},
+    printed_as="Table 2",
 )
 PLANES = Experiment(
     "planes",
@@ -59,6 +60,7 @@ PLANES = Experiment(
     (Grid((MAP, NEUROSQL, AS_PAPER, VAE), dims=(2,)),),
     (*CODES, paired_train("ssim")),
     figures=("planes",),
+    printed_as="Figure 2",
 )
 SHEETS = Experiment(
     "sheets",
@@ -72,4 +74,5 @@ SHEETS = Experiment(
     (SAMPLED[0], RECALL, COPIES),
     figures=("samples", "contact"),
     seeds={LAPTOP: 1, PAPER: 1},
+    printed_as="Figures 3, 4",
 )

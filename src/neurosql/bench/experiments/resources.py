@@ -27,6 +27,7 @@ RUNTIME = Experiment(
     settings={"patience": 0},
     epochs={SMOKE: 2, LAPTOP: 10, PAPER: 10},
     seeds={SMOKE: 2, LAPTOP: 3},
+    printed_as="Table 4",
 )
 ENCODER = Experiment(
     "encoder",
@@ -72,4 +73,5 @@ SCALABILITY = Experiment(
     settings={"patience": 0},
     epochs={SMOKE: 2, LAPTOP: 2, PAPER: 4},
     seeds={SMOKE: 1, LAPTOP: 1, PAPER: 3},
+    printed_as="Figure 5",
 )
