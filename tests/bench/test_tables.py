@@ -5,8 +5,8 @@ from toy_results import AGAIN, PROXY, SSIM, TOY, scored, toy_rows
 
 from neurosql.bench import compare
 from neurosql.bench.experiments import EXPERIMENTS
-from neurosql.metrics.column import sampled
-from neurosql.report import plots, tables
+from neurosql.metrics.column import paired_train, sampled
+from neurosql.report import conclusion, plots, tables
 
 
 def test_the_papers_figures_stand_beside_the_cells_that_they_belong_to():
@@ -35,7 +35,7 @@ def test_a_figure_of_the_paper_stands_beside_ours():
         scored(row | {"arm": arm, "latent_dim": 2}, ours) for row in toy_rows(a=0.5) for arm in ("VAE", "NeuroSQL, x")
     ]
     table = compare.build(EXPERIMENTS["mnist"], results)
-    assert tables.layout(table) == [PROXY, "proxy-fid", SSIM, "ssim", AGAIN, "lpips"]
+    assert tables.layout(table) == [PROXY, "proxy-fid", SSIM, AGAIN, "ssim", "lpips"]
     heads, _, *lines = tables.to_markdown(table).splitlines()[2:]
     assert [len(line.split("|")) for line in lines] == [len(heads.split("|"))] * len(lines)
     shown = dict(zip(heads.split("|"), lines[0].split("|")))
@@ -76,3 +76,28 @@ def test_a_page_names_its_only_data_set_once():
     for whole in (tables.to_html(one), tables.to_html(two)):
         head, *lines = whole.split("<tr")[1:]
         assert {line.count("</td>") for line in lines} == {head.count("</th>")}
+
+
+def test_the_papers_ssim_stands_beside_our_paired_one_and_says_so():
+    columns = (sampled("ssim"), paired_train("ssim"))
+    table = compare.Table(TOY, ("latent_dim",), columns, printed={((2,), "NeuroSQL", "ssim"): 0.564})
+    assert tables.layout(table) == [*columns, "ssim"]
+    heads = tables.to_html(compare.Table(TOY, ("latent_dim",), columns, [((2,), "NeuroSQL")], printed=table.printed))
+    assert "in the paper: paired, by its size" in heads
+
+
+def test_the_conclusion_names_the_best_contender_and_how_certain_it_is():
+    results = toy_rows(a=0.5, b=0.6, c=0.4)
+    table = compare.build(TOY, results)
+    words, certain = conclusion.sentences(table)
+    best = tables.figure(table.cells[("mnist", 8), "b", SSIM].mean)
+    assert words.startswith(f"By ssim (sampled), higher is better: b, {best}; then a, ")
+    assert certain.startswith(f"3 of {len(table.differences)} comparisons")
+    one = compare.build(TOY, [row for row in results if row["seed"] == 0])
+    assert conclusion.sentences(one)[-1] == conclusion.ONE_SEED
+    assert conclusion.sentences(compare.build(TOY, toy_rows(a=0.5))) == []
+
+
+def test_a_page_of_the_smallest_budget_says_that_it_is_noise():
+    short, long = ([row | {"epochs": epochs} for row in toy_rows(a=0.5)] for epochs in (2, 40))
+    assert conclusion.is_noise(short) and not conclusion.is_noise(long) and not conclusion.is_noise([])

@@ -15,7 +15,7 @@ from neurosql.bench.declare import Experiment, Job
 from neurosql.bench.experiments import EXPERIMENTS, find
 from neurosql.bench.jobs import JOBS, PICTURES
 from neurosql.errors import InputError
-from neurosql.report import document, plots, sheets, tables
+from neurosql.report import conclusion, document, plots, sheets, tables
 from neurosql.report.document import Cell
 
 INDEX = "index.html"
@@ -121,6 +121,11 @@ def _page(
     body = drawn + body if "lines" in experiment.figures else body + drawn
     body = shown + body if "contact" in experiment.figures else body + shown
     body = f"<h2>Summary</h2>{_summary(table, results)}{body}"
+    if experiment.scored and conclusion.is_noise(done):
+        body = f'<p class="warning">{escape(conclusion.NOISE)}</p>{body}'
+    elif experiment.scored:
+        words = "".join(f"<li>{escape(sentence)}</li>" for sentence in conclusion.sentences(table))
+        body = f"<h2>In words</h2><ul>{words}</ul>{body}" if words else body
     body += f"<h2>Significant differences</h2>{_differences(table)}"
     failed = [row for row in results if row["status"] != rows.DONE]
     if failed:

@@ -14,6 +14,7 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; p
 body.broad { max-width: 108rem; --text: .8rem; --gap: .45rem; } .broad > p { max-width: 62rem; }
 h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
 p.lead { margin: 0 0 1.2rem; opacity: .8; }
+p.warning { padding: .6rem .8rem; border-left: 4px solid #c60; background: color-mix(in srgb, #c60 12%, transparent); }
 dl { display: grid; grid-template-columns: fit-content(45%) 1fr; gap: .2rem 1.2rem; margin: 0; }
 dt { opacity: .7; } dd { margin: 0; font-variant-numeric: tabular-nums; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1.5rem; }

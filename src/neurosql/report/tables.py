@@ -24,6 +24,10 @@ NAMES = {
 }
 ARROW = {1: "↑", -1: "↓", 0: ""}
 IN_THE_PAPER = "in the paper"
+# Two random real digits have an SSIM of about 0.1: what the paper prints can only be that of reconstructions.
+PAIRED_IN_THE_PAPER = "in the paper: paired, by its size"
+PAIRED = {"ssim": "paired-train"}
+"""Scores whose figures in the paper belong beside ours of another mode than the first."""
 SEVERAL = "reference"
 """The common name of floors with different meanings."""
 LATEX_ARROW = {1: r"$\uparrow$", -1: r"$\downarrow$", 0: ""}
@@ -80,14 +84,19 @@ def small_print(column: Column) -> str:
 
 
 def layout(table: Table) -> list[Column | str]:
-    """The order of columns: ours, and the paper's scores by name, each after our first column of the same score."""
+    """The order of columns: ours, and the paper's scores by name, each after our column of the same score and mode."""
     printed = dict.fromkeys(score for _, _, score in table.printed)
-    found: list[Column | str] = []
-    for column in table.columns:
-        found.append(column)
-        if not column.over and column.score in printed and column.score not in found:
-            found.append(column.score)
-    return found + [score for score in printed if score not in found]
+    found: list[Column | str] = list(table.columns)
+    for score in printed:
+        same = [column for column in table.columns if column.score == score and not column.over]
+        after = next((column for column in same if column.mode == PAIRED.get(score)), same[0] if same else None)
+        found.insert(len(found) if after is None else found.index(after) + 1, score)
+    return found
+
+
+def in_the_paper(score: str) -> str:
+    """What stands under the name of a score of the paper's."""
+    return PAIRED_IN_THE_PAPER if score in PAIRED else IN_THE_PAPER
 
 
 def to_html(table: Table) -> str:
@@ -95,7 +104,7 @@ def to_html(table: Table) -> str:
     places = layout(table)
     heads = [*factor_heads(table), Cell("method", left=True, stays=True)]
     for place in places:
-        heads.append(Cell(place, below=IN_THE_PAPER) if isinstance(place, str) else _head(place))
+        heads.append(Cell(place, below=in_the_paper(place)) if isinstance(place, str) else _head(place))
     heads += [Cell("copies", left=True)] if table.verdicts else []
     lines: list[list[Cell]] = []
     kinds: list[str] = []
@@ -189,7 +198,7 @@ def to_latex(table: Table) -> str:
     heads = [NAMES[name] for name in table.factors] + ["method"]
     for place in places:
         if isinstance(place, str):
-            name, arrow, small = place, "", IN_THE_PAPER
+            name, arrow, small = place, "", in_the_paper(place)
         else:
             name, arrow, small = place.score, f" {LATEX_ARROW[place.record.sign]}", small_print(place)
         below = rf"\\{{\scriptsize {latex_text(small)}}}" if small else ""
@@ -212,7 +221,7 @@ def to_markdown(table: Table) -> str:
     places = layout(table)
     heads = [NAMES[name] for name in table.factors] + ["method"]
     for place in places:
-        name, small = (place, IN_THE_PAPER) if isinstance(place, str) else heading(place)
+        name, small = (place, in_the_paper(place)) if isinstance(place, str) else heading(place)
         heads.append(f"{name} ({small})" if small else name)
     texts = len(table.factors) + 1
     lines = [caption(table), "", _line(heads), _line(["---"] * texts + ["---:"] * (len(heads) - texts))]
