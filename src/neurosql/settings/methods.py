@@ -253,8 +253,8 @@ NEUROSQL = MethodRecord(
         "samples": {
             **{"latent_dim": AUTO, "mapping": 2, "mapping_width": 256, "learning_rate": 3e-3},
             **{"components": 0, "law": "learnt", "shared_rate": 2e-3, "code_rate": 0.03},
-            **{"final_components": 70, "momentum": 0.2, "anneal": False, "match": "codes"},
-            **{"fresh": 2.5, "fresh_every": 10, "apart": 0.95, "patience": 0},
+            **{"final_components": 70, "momentum": 0.2, "anneal": False},
+            **{"fresh": 1.5, "apart": 0.95},
         },
         "photographs": {
             **{"latent_dim": 64, "learning_rate": 1e-2, "patience": 0},
