@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import neurosql
 from neurosql import NeuroSQL, data
 from neurosql.app.training import claimed
 from neurosql.checkpoint import FORMAT
@@ -227,7 +228,7 @@ def test_bad_data_get_one_sentence_and_leave_nothing(case, tmp_path, capsys):
 
 
 BAD_FLAGS = [
-    (["--latent-dim", "0"], "latent_dim must be at least 1, got 0"),
+    (["--latent-dim", "0"], "--latent-dim must be at least 1, got 0"),
     (["--momentum", "0"], "momentum must be in (0, 1], got 0"),
     (["--epochs", "0"], "epochs must be at least 1"),
     (["--limit", "0"], "limit must be at least 1"),
@@ -344,3 +345,21 @@ def test_the_program_and_the_module_are_one():
         for command in ([script], [sys.executable, "-m", "neurosql"])
     ]
     assert outputs[0] == outputs[1] and "quantile assignment" in outputs[0]
+
+
+def test_messages_name_settings_as_they_are_typed(tmp_path, capsys):
+    run = str(tmp_path / "run")
+    for flags, words in (
+        (["--learning-rate", "-1"], "--learning-rate must be positive, got -1.0"),
+        (["--match", "codes", "--preset", "plain"], "match codes needs codes that move: give --code-rate"),
+    ):
+        assert main(["train", "mnist-sample", "--limit", "40", "--out", run, *flags]) == 2
+        assert words in capsys.readouterr().err
+    assert main(["train", "mnist-sample", "--limit", "40", "--budget", "smoke", *QUICK[:4], "--out", run]) == 0
+    assert main(["sample", run, "--label", "3"]) == 2
+    assert "train it with --conditional" in capsys.readouterr().err
+
+
+def test_the_version_is_said(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"neurosql {neurosql.__version__}\n"

@@ -6,17 +6,20 @@ It parses, calls, and says what was written.
 from __future__ import annotations
 
 import errno
+import re
 import sys
 from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Annotated, Any, Literal, Union
 
 import tyro
 
+import neurosql
 from neurosql.errors import InputError
 from neurosql.flags import data_settings, reading_section
 from neurosql.presets import Budget, Preset, choices
 from neurosql.settings import (
     METHODS,
+    DataSettings,
     GeneratorSettings,
     LatentSettings,
     Sampling,
@@ -398,6 +401,9 @@ class Report:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     arguments = _present(sys.argv[1:] if arguments is None else arguments)
+    if arguments == ["--version"]:
+        print(f"neurosql {neurosql.__version__}")
+        return 0
     try:
         train = train_command(arguments) if arguments[:1] == ["train"] else Train
         data = data_command(arguments) if arguments[:1] == ["data"] else Data
@@ -406,12 +412,13 @@ def main(arguments: list[str] | None = None) -> int:
             commands,
             args=arguments,
             prog="neurosql",
-            description="Generative modelling by quantile assignment: a generator, a lattice, an assignment.",
+            description="Generative modelling by quantile assignment: a generator, a lattice, an assignment. "
+            "`neurosql --version` says which version this is.",
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         )
         command()
     except InputError as error:
-        return _fail(str(error))
+        return _fail(_with_flags(str(error)))
     except KeyboardInterrupt as stop:
         print(f"\n{stop}" if str(stop) else "\nstopped", file=sys.stderr)
         return STOPPED
@@ -443,6 +450,23 @@ def _present(arguments: list[str]) -> list[str]:
         )
         found += [f"--{new.replace('_', '-')}", now]
     return found
+
+
+def _with_flags(sentence: str) -> str:
+    """A message with the names of settings as they are typed on the command line."""
+    kinds = [kind for method in METHODS for kind in section_classes(method).values()]
+    names = {f.name for kind in (*kinds, DataSettings) for f in fields(kind)}
+
+    def typed(word: re.Match[str]) -> str:
+        # A name of one word is a setting only where a value follows it.
+        name, value = word["name"], word["value"]
+        return _flag(name) if name in names and ("_" in name or value) else word[0]
+
+    return re.sub(r"(?<![\w/.-])(?P<name>[a-z]\w*)(?P<value>=True)?(?![\w/=])", typed, sentence)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _fail(sentence: str) -> int:

@@ -95,7 +95,9 @@ class Run:
         if label is None:
             return None
         if not self.method.classes:
-            raise InputError(f"this model is not class-conditional, got label {label!r}: train it with conditional")
+            raise InputError(
+                f"this model is not class-conditional, got label {label!r}: train it with conditional=True"
+            )
         if str(label) not in self.like.classes:
             raise InputError(f"no class {str(label)!r}: the model has {', '.join(self.like.classes)}")
         return self.like.classes.index(str(label))
@@ -264,7 +266,7 @@ def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = Non
         parts |= {"train": places[index].tolist()} | ({"validation": places[rest].tolist()} if len(rest) else {})
     conditional = settings.generator.conditional
     if conditional and images.labels is None:
-        raise InputError("conditional needs labels: one folder per class, 'labels' in the .npz, or y")
+        raise InputError("conditional=True needs labels: one folder per class, 'labels' in the .npz, or y")
     if conditional and heldout is not None and heldout.labels is not None and images.labels is not None:
         # A class without training images has no codes to validate on.
         heldout = heldout.take(np.flatnonzero(np.isin(heldout.labels, images.labels[index]))) or None
