@@ -78,6 +78,7 @@ SAMPLERS = Experiment(
                     ("near, 0.5", Sampling("near", fraction=0.5)),
                     ("truncated, 0.7", Sampling("truncated", fraction=0.7)),
                     ("between", Sampling("between")),
+                    ("local", Sampling("local")),
                     ("gaussian", Sampling("gaussian")),
                     ("mixture of 20", Sampling("mixture", components=20)),
                 )
