@@ -31,11 +31,8 @@ PLAIN = plain("NeuroSQL, plain")
 MAP = Arm("NeuroSQL, map", preset="map")
 SAMPLES = Arm("NeuroSQL, samples", preset="samples")
 PHOTOGRAPHS = Arm("NeuroSQL, photographs", preset="photographs")
-PHOTOGRAPHS_LOCAL = Arm("NeuroSQL, photographs, local", preset="photographs", sampling=Sampling("local"))
 # On photographs RAE, too, is much better at a higher rate.
-FASTER = {"learning_rate": 5e-3}
-RAE_FASTER = Arm("RAE, faster", "rae", own=FASTER)
-RAE_LOCAL = Arm("RAE, faster, local", "rae", own=FASTER, sampling=Sampling("local"))
+RAE_FASTER = Arm("RAE, faster", "rae", own={"learning_rate": 5e-3})
 MAPPED = {"mapping": 2, "mapping_width": 256}
 RAE_MAPPED = Arm("RAE, mapping", "rae", own={**MAPPED, "components": 20})
 GLO_MAPPED = Arm("GLO, mapping, mixture", "glo", own=MAPPED, sampling=Sampling("mixture", components=20))
