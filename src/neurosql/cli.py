@@ -6,13 +6,14 @@ It parses, calls, and says what was written.
 from __future__ import annotations
 
 import errno
+import shlex
 import sys
 from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Annotated, Any, Literal, Union
 
 import tyro
 
-from neurosql.errors import InputError
+from neurosql.errors import InputError, Obstacles
 from neurosql.flags import data_settings, reading_section
 from neurosql.presets import Budget, Preset, choices
 from neurosql.settings import (
@@ -22,6 +23,7 @@ from neurosql.settings import (
     Sampling,
     Settings,
     TrainingSettings,
+    as_flags,
     former,
     section_classes,
 )
@@ -231,7 +233,8 @@ class Info:
 
 @dataclass(frozen=True)
 class Check:
-    """Describe data: format, counts, sizes, duplicates, bad files and memory; also draws a contact sheet."""
+    """Describe data: format, counts, sizes and memory, everything odd about them with the flag that settles it, and a
+    command that trains on them; also draws a contact sheet."""
 
     data: tyro.conf.Positional[str]
     """Data, in any form that `train` takes."""
@@ -406,6 +409,8 @@ def main(arguments: list[str] | None = None) -> int:
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         )
         command()
+    except Obstacles as error:
+        return _fail(_sentences(error, arguments))
     except InputError as error:
         return _fail(str(error))
     except KeyboardInterrupt as stop:
@@ -439,6 +444,20 @@ def _present(arguments: list[str]) -> list[str]:
         )
         found += [f"--{new.replace('_', '-')}", now]
     return found
+
+
+def _sentences(error: Obstacles, arguments: list[str]) -> str:
+    """All that is in the way; if that is more than one thing, one line for each and the command that settles them."""
+    if len(error.found) == 1:
+        return error.found[0]
+    lines = [
+        f"{len(error.found)} things are in the way:",
+        *(f"  {number}. {s}" for number, s in enumerate(error.found, 1)),
+    ]
+    if error.settled_by and arguments[:1] == ["train"]:
+        settled = shlex.join(["neurosql", *arguments, *as_flags(error.settled_by)])
+        lines.append(f"  with the flags that settle them: {settled}")
+    return "\n".join(lines)
 
 
 def _fail(sentence: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import platform
 from pathlib import Path
 
@@ -10,12 +9,12 @@ import numpy as np
 import torch
 
 import neurosql
-from neurosql import app, data, engine
+from neurosql import app, engine
 from neurosql import run as runs
 from neurosql.app import Terminal
-from neurosql.app.training import Trained, stem_of
+from neurosql.app.training import Trained
 from neurosql.checkpoint import SCORES, USED, RunFolder
-from neurosql.data import check, fetch
+from neurosql.data import fetch
 from neurosql.evaluate import Options
 from neurosql.metrics import weights
 from neurosql.metrics.score import Score, table
@@ -139,13 +138,16 @@ def info(path: str | None) -> None:
 
 
 def data_check(source: str, how: DataSettings, seed: int, sheet: str | None) -> None:
-    """Describe data and draw a contact sheet."""
-    images = data.load(source, seed=seed, settings=dataclasses.replace(how, skip_bad=True))
-    print(check.report(images))
-    target = Path(sheet) if sheet else Path(f"{stem_of(source)}-check.png")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if check.contact_sheet(images, target):
-        print(f"wrote {target}")
+    """Describe data, with all that is odd about them, and say how to train on them."""
+    found = app.check_data(source, how, seed, sheet)
+    print(found.report)
+    for number, finding in enumerate(found.findings, 1):
+        print(f"finding {number:<2} {finding}")
+    if not found.findings:
+        print("findings   none")
+    if found.sheet is not None:
+        print(f"wrote {found.sheet}")
+    print(f"next       {found.command or 'nothing can be trained on yet: settle the findings, then check again'}")
 
 
 def data_fetch(name: str, out: str | None) -> None:

@@ -17,6 +17,7 @@ import neurosql
 from neurosql import dimension, methods, presets, prior
 from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet, from_array, from_dataset
+from neurosql.data.account import account
 from neurosql.data.dataset import is_dataset
 from neurosql.errors import InputError
 from neurosql.generators import Generator
@@ -26,6 +27,7 @@ from neurosql.settings import DataSettings, Sampling, Settings, former
 from neurosql.training import Diverged, Stopped, Trainer, Used
 
 STATISTICS = ("data.mean", "data.std")
+NO_LABELS = "conditional needs labels: one folder per class, 'labels' in the .npz, or y; else leave out --conditional"
 
 
 @dataclasses.dataclass
@@ -190,7 +192,7 @@ def train(
     if folder is not None:
         folder.write_config(run.config())
         folder.write_json(SPLIT, run.split)
-    say(_summary(run, heldout))
+    say(_summary(run, images))
     run.method.start()
     return _fit(run, images, heldout, folder, progress, hear)
 
@@ -223,7 +225,7 @@ def resume(
     run, heldout = _prepare(images, settings)
     folder.keep_history(begun[1]["records"] if begun else 0)
     run.history[:] = folder.history()
-    say(_summary(run, heldout))
+    say(_summary(run, images))
     if begun is None:
         run.method.start()
     return _fit(run, images, heldout, folder, progress, hear, begun)
@@ -264,7 +266,7 @@ def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = Non
         parts |= {"train": places[index].tolist()} | ({"validation": places[rest].tolist()} if len(rest) else {})
     conditional = settings.generator.conditional
     if conditional and images.labels is None:
-        raise InputError("conditional needs labels: one folder per class, 'labels' in the .npz, or y")
+        raise InputError(NO_LABELS)
     if conditional and heldout is not None and heldout.labels is not None and images.labels is not None:
         # A class without training images has no codes to validate on.
         heldout = heldout.take(np.flatnonzero(np.isin(heldout.labels, images.labels[index]))) or None
@@ -410,10 +412,9 @@ def _network(network: torch.nn.Module) -> dict[str, Any]:
     return described | {"parameters": sum(p.numel() for p in network.parameters())}
 
 
-def _summary(run: Run, heldout: ImageSet | None) -> str:
-    aside = "" if heldout is None else f", {run.data.heldout} for validation"
-    aside += f", {run.data.test} for the test" if run.data.test else ""
-    lines = [f"data       {run.data.description} ({run.data.trained} to train on{aside})"]
+def _summary(run: Run, images: ImageSet) -> str:
+    parts = account(images, run.data.trained, run.data.heldout)
+    lines = [f"data       {run.data.description}", f"parts      {parts}"]
     if run.settings.method != Settings.method:
         lines.append(f"method     {run.settings.method}, {run.method.title}")
     lines += [f"{name:<10} {fact}" for name, fact in run.method.facts().items()]

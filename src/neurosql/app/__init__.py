@@ -1,8 +1,9 @@
-"""The commands as Python functions: train, resume, sample, encode, evaluate, report.
+"""The commands as Python functions: train, resume, sample, encode, evaluate, report, check.
 
 The command line, a page and a notebook call these; an `Observer` receives the progress.
 """
 
+from neurosql.app.checking import check_data
 from neurosql.app.encoding import encode
 from neurosql.app.evaluating import evaluate
 from neurosql.app.observer import Observer, Terminal
@@ -10,4 +11,4 @@ from neurosql.app.reporting import report
 from neurosql.app.sampling import sample
 from neurosql.app.training import resume, train
 
-__all__ = ["Observer", "Terminal", "encode", "evaluate", "report", "resume", "sample", "train"]
+__all__ = ["Observer", "Terminal", "check_data", "encode", "evaluate", "report", "resume", "sample", "train"]
