@@ -119,12 +119,15 @@ class Sample:
     """Seed of the draw."""
     how: Sampling = field(default_factory=Sampling)
     out: str | None = None
-    """A .png sheet (the default, in the run folder), a .npy or .npz array, or a folder for single .png files."""
+    """A .png sheet (the default, in the run folder), a .npy or .npz array, or a folder for single .png files; those of
+    a class-conditional model go into one folder per class."""
+    overwrite: bool = False
+    """Replace the file, or write into the folder, that is there already."""
 
     def __call__(self) -> None:
         from neurosql import commands
 
-        commands.sample(self.run, self.n, self.label, self.seed, self.how, self.out)
+        commands.sample(self.run, self.n, self.label, self.seed, self.how, self.out, self.overwrite)
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,15 @@ def _stopped(stop: Stopped) -> str:
     return f"stopped; the run is saved. Continue with: neurosql resume {stop.path}"
 
 
-def sample(path: str, n: int, label: str | None, seed: int, how: Sampling, out: str | None) -> None:
+def sample(
+    path: str, n: int, label: str | None, seed: int, how: Sampling, out: str | None, overwrite: bool = False
+) -> None:
     """Draw samples and say where they are."""
-    print(f"wrote {n} samples to {app.sample(path, n, label, seed, how, out)}")
+    done = app.sample(path, n, label, seed, how, out, overwrite)
+    by_class = f", one folder per class: {', '.join(done.folders)}" if done.folders else ""
+    print(f"wrote {n} samples to {done.path}{by_class}")
+    if done.others:
+        print(f"note       {done.path} also holds {done.others:,} files that were there before")
 
 
 def encode(path: str, source: str, limit: int | None, skip_bad: bool, part: str, out: str | None) -> None:
