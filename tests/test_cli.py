@@ -204,8 +204,13 @@ def test_encode_writes_codes(trained, conditional, small_set, tmp_path, capsys):
     assert main(["encode", str(trained), small_set]) == 0
     with np.load(trained / "codes-digits.npz") as arrays:
         assert arrays["codes"].shape == (80, 2) and arrays["losses"].shape == (80,)
+        fitted = open_run(trained)
+        seen = np.array(fitted.split["train"])
+        rest = np.setdiff1d(np.arange(80), seen)
         expected = NeuroSQL.load(trained).transform(data.load(small_set))
-        assert arrays["codes"] == pytest.approx(expected, abs=1e-6)
+        assert len(seen) == 64 and arrays["codes"][rest] == pytest.approx(expected[rest], abs=1e-6)
+        assert np.array_equal(arrays["codes"][seen], fitted.method.codes.numpy())
+    assert "64 of 80 samples were trained on" in capsys.readouterr().out
     assert main(["encode", str(conditional), small_set, "--limit", "7", "--out", str(tmp_path / "z.csv")]) == 0
     lines = (tmp_path / "z.csv").read_text().splitlines()
     assert lines[0] == "z1,z2,loss,label" and len(lines) == 8

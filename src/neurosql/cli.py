@@ -1,4 +1,4 @@
-"""The command line: neurosql train | resume | sample | encode | evaluate | info | data | weights | bench | report.
+"""The command line: train, resume, sample, codes, encode, evaluate, info, data, weights, bench and report.
 
 It parses, calls, and says what was written.
 """
@@ -131,8 +131,23 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Codes:
+    """Write the codes of the training images as a table, without a search: file, label, lattice row, loss and code."""
+
+    run: tyro.conf.Positional[str]
+    """Run folder."""
+    out: str | None = None
+    """A .csv (the default, codes.csv in the run folder) or a .npz file."""
+
+    def __call__(self) -> None:
+        from neurosql import commands
+
+        commands.codes(self.run, self.out)
+
+
+@dataclass(frozen=True)
 class Encode:
-    """Find the latent codes of images, seen or unseen."""
+    """Find the latent codes of images. Those of images that were trained on are looked up, others are searched for."""
 
     run: tyro.conf.Positional[str]
     """Run folder."""
@@ -144,13 +159,15 @@ class Encode:
     """Leave out files that can't be read."""
     part: Literal["train", "validation", "test"] = "train"
     """Official part to encode; data without parts are all `train`."""
+    convert: bool = False
+    """Bring images of another size or colour to those of the model: centre-crop and resize, grey or colour."""
     out: str | None = None
     """A .npz (the default, in the run folder) or a .csv file."""
 
     def __call__(self) -> None:
         from neurosql import commands
 
-        commands.encode(self.run, self.data, self.limit, self.skip_bad, self.part, self.out)
+        commands.encode(self.run, self.data, self.limit, self.skip_bad, self.part, self.out, self.convert)
 
 
 @dataclass(frozen=True)
@@ -403,7 +420,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         train = train_command(arguments) if arguments[:1] == ["train"] else Train
         data = data_command(arguments) if arguments[:1] == ["data"] else Data
-        commands: Any = Union[train, Resume, Sample, Encode, Evaluate, Info, data, Weights, Bench, Report]  # noqa: UP007
+        commands: Any = Union[train, Resume, Sample, Codes, Encode, Evaluate, Info, data, Weights, Bench, Report]  # noqa: UP007
         command: Any = tyro.cli(
             commands,
             args=arguments,

@@ -70,9 +70,24 @@ def sample(
         print(f"note       {done.path} also holds {done.others:,} files that were there before")
 
 
-def encode(path: str, source: str, limit: int | None, skip_bad: bool, part: str, out: str | None) -> None:
+def codes(path: str, out: str | None) -> None:
+    """Write the codes of the training images and say where they are."""
+    done = app.codes(path, out)
+    for note in done.notes:
+        print(f"note       {note}")
+    print(f"wrote codes of {len(done.columns['codes'])} training samples to {done.path}")
+
+
+def encode(
+    path: str, source: str, limit: int | None, skip_bad: bool, part: str, out: str | None, convert: bool = False
+) -> None:
     """Encode images and say where their codes are."""
-    found = app.encode(path, source, limit, skip_bad, part, out, TERMINAL)
+    found = app.encode(path, source, limit, skip_bad, part, out, TERMINAL, convert)
+    for note in found.notes:
+        print(f"note       {note}")
+    if found.known is not None:
+        count = f"{found.known.sum()} of {len(found.codes)}"
+        print(f"known      {count} samples were trained on: their codes were looked up")
     print(f"mean loss  {found.losses.mean():.4f} over {len(found.losses)} samples")
     print(f"wrote codes of {len(found.codes)} samples to {found.path}")
 

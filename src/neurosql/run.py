@@ -24,6 +24,7 @@ from neurosql.generators import Generator
 from neurosql.methods.base import USUAL, Method, Task
 from neurosql.origin import Origin
 from neurosql.settings import DataSettings, Sampling, Settings, former
+from neurosql.trained_on import TrainedOn
 from neurosql.training import Diverged, Stopped, Trainer, Used
 
 STATISTICS = ("data.mean", "data.std")
@@ -53,11 +54,46 @@ class Run:
     """How samples are drawn by default."""
     notes: list[str] = dataclasses.field(default_factory=list)
     """What was chosen by the training images, and why: sentences for the user."""
+    names: np.ndarray | None = None
+    """Names of the files of the training images, if each has one."""
+    remembered: TrainedOn | None = None
+    """What an opened run remembers of its training images; see `trained_on`."""
 
     @property
     def has_codes(self) -> bool:
         """Whether samples have codes: GAN and diffusion have none."""
         return self.method.has_codes
+
+    def trained_on(self) -> TrainedOn | None:
+        """Digests, losses and names of the training images.
+
+        None if samples have no codes, or if the run was made by version 0.1.0, which did not keep them.
+        """
+        if self.remembered is None and self.has_codes and hasattr(self.method, "x"):
+            return TrainedOn.of(self.method, self.method.x, self.names)
+        return self.remembered
+
+    def code_table(self) -> dict[str, np.ndarray]:
+        """What is known about each training image, without a search, as columns of n rows.
+
+        `positions` in the source; `names` of the files and `labels` (names of classes), if there are any; `parts`,
+        which is `train` for all; `rows` of the lattice, for methods that assign images to one; `losses` of the
+        reconstructions, if they were kept; and `codes` (n, d).
+        """
+        if not self.has_codes:
+            raise InputError(f"{self.settings.method} has no codes: samples come from noise")
+        known = self.trained_on()
+        positions = self.index if self.split is None else np.array(self.split["train"], np.int64)
+        columns: dict[str, np.ndarray | None] = {
+            "positions": positions,
+            "names": None if known is None else known.names,
+            "labels": None if self.labels is None else np.array(self.like.classes)[self.labels],
+            "parts": np.full(len(positions), "train"),
+            "rows": rows.numpy() if (rows := getattr(self.method, "permutation", None)) is not None else None,
+            "losses": None if known is None else known.losses,
+            "codes": self.method.codes.cpu().numpy(),
+        }
+        return {name: values for name, values in columns.items() if values is not None}
 
     def reconstruct(self) -> np.ndarray:
         """The model's version of each training image, (n, *shape)."""
@@ -129,7 +165,11 @@ class Run:
         codes["index"] = torch.from_numpy(self.index)
         if self.labels is not None:
             codes["labels"] = torch.from_numpy(self.labels)
-        folder.write_tensors(CODES, codes)
+        known = self.trained_on()
+        if known is None:
+            folder.write_tensors(CODES, codes)
+        else:
+            folder.write_tensors(CODES, codes | known.tensors(), known.plain())
         if self.split is not None:
             folder.write_json(SPLIT, self.split)
         if self.used is not None:
@@ -281,7 +321,8 @@ def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = Non
     found = images.reading.found if images.reading else 0
     split = {"count": found or len(images), **parts}
     like = images.take(np.arange(0))
-    return Run(settings, origin, method, like, index, labels, [], split=split, notes=notes), heldout
+    names = None if images.names is None else images.names[index]
+    return Run(settings, origin, method, like, index, labels, [], split=split, notes=notes, names=names), heldout
 
 
 def _fit(
@@ -347,7 +388,7 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
     config = folder.config()
     settings = settings_of(config)
     weights, _ = folder.read_tensors(MODEL)
-    codes, _ = folder.read_tensors(CODES)
+    codes, plain = folder.read_tensors(CODES)
     try:
         data = origin_of(config)
         mean, std = (weights.pop(name).numpy() if name in weights else None for name in STATISTICS)
@@ -370,7 +411,11 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
         used = Used(**folder.read_json(USED)) if folder.has(USED) else None
         split = folder.read_json(SPLIT) if folder.has(SPLIT) else None
         usual = Sampling(**former.sampling(config["settings"]))
-        return Run(settings, data, method, like, codes["index"].numpy(), labels, folder.history(), used, split, usual)
+        kept = TrainedOn.restored(codes, plain)
+        index = codes["index"].numpy()
+        names = None if kept is None else kept.names
+        history = folder.history()
+        return Run(settings, data, method, like, index, labels, history, used, split, usual, [], names, kept)
     except (KeyError, TypeError, RuntimeError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
 

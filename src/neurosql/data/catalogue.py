@@ -241,6 +241,7 @@ def _converted(
         else:
             mean, std = (None, None) if like is None else (like.mean, like.std)
             images = from_array(values, layout=layout, mean=mean, std=std)
+        channels = {str(images.shape[0]): len(images)} if images.modality.is_picture else {}
         images = _channels(images, settings.channels)
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
@@ -259,6 +260,7 @@ def _converted(
             preparation=record,
             notes=found.notes,
             skipped=found.skipped,
+            channels=channels,
             found=len(found),
             undrawn=len(found) - len(rows),
         ),

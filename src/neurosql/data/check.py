@@ -43,7 +43,7 @@ def report(images: ImageSet, divided: ImageSet) -> str:
         f"files      {_sizes(images)}",
     ]
     if reading.modes:
-        lines.append(f"modes      {_counts(reading.modes)}")
+        lines.append(f"modes      {counts(reading.modes)}")
     for name, part in images.parts.items():
         lines.append(f"{name:<10} {len(part):,}" + (f": {_classes(part)}" if part.labels is not None else ""))
     missing = [part for part in ("validation", "test") if part not in images.parts]
@@ -107,10 +107,11 @@ def _sizes(images: ImageSet) -> str:
         return f"{total}, {images.describe().partition(' ')[2]}"
     size = reading.preparation.get("image_size")
     done = f", brought to {' x '.join(map(str, images.shape[1:]))}" + (" by centre-crop and resize" if size else "")
-    return f"{total}, files of {_counts(reading.sizes)}{done}"
+    return f"{total}, files of {counts(reading.sizes)}{done}"
 
 
-def _counts(counted: dict[str, int]) -> str:
+def counts(counted: dict[str, int]) -> str:
+    """The most frequent of some kinds of files, with their counts."""
     usual = Counter(counted).most_common(4)
     more = f" and {len(counted) - 4} more kinds" if len(counted) > 4 else ""
     return (usual[0][0] if len(counted) == 1 else ", ".join(f"{what} ({count:,})" for what, count in usual)) + more
