@@ -22,6 +22,8 @@ class Obstacles(InputError):
         """Fields of `DataSettings` and values with which the data can be read."""
         self.labelled = labelled
         """Whether the data have labels, as far as their folders say."""
+        self.shape: tuple[int, ...] | None = None
+        """The shape of all samples that can be read, if they have the same."""
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:

@@ -167,6 +167,25 @@ def test_train_names_all_that_is_in_the_way(messy, tmp_path, capsys, monkeypatch
     assert main(settled[1:]) == 0
 
 
+def test_what_the_model_would_refuse_is_named_with_the_bad_files(tmp_path, capsys):
+    random = np.random.default_rng(0)
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for i in range(6):
+        coarse(random, (300, 300)).save(folder / f"{i}.png")
+    (folder / "bad.png").write_text("nothing")
+    assert main(["train", str(folder), "--epochs", "1", "--out", str(tmp_path / "run")]) == 2
+    err = capsys.readouterr().err
+    assert "2 things are in the way" in err and "bad.png can't be read" in err and "got 300x300" in err
+    assert err.endswith("--skip-bad --image-size 64\n")
+    assert main(["train", str(folder), *QUICK, "--out", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    for i in range(5):
+        (folder / f"{i}.png").unlink()
+    assert main(["train", str(folder), *QUICK, "--out", str(tmp_path / "run")]) == 2
+    assert "only 1 of the files can be read: at least 2 are needed" in capsys.readouterr().err
+
+
 def test_in_python_all_obstacles_are_one_sentence_with_the_settings_that_settle_them(messy):
     with pytest.raises(Obstacles) as caught:
         data.load(messy)

@@ -16,12 +16,16 @@ from neurosql import run as runs
 from neurosql.app.observer import Observer
 from neurosql.checkpoint import CODES, HISTORY, MODEL, SCORES, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet, catalogue, check
+from neurosql.data.obstacles import suggested_side
 from neurosql.errors import InputError, Obstacles
+from neurosql.generators.grid import image_shape
 from neurosql.metrics.pairs import reconstruction_score
 from neurosql.metrics.score import Score
+from neurosql.modality import of_shape
 from neurosql.report import page, pictures
 from neurosql.run import NO_LABELS, Run
 from neurosql.settings import DataSettings, Settings
+from neurosql.settings.sections import AUTO
 
 QUIET = Observer()
 
@@ -43,12 +47,26 @@ def read(source: str, how: DataSettings, settings: Settings) -> ImageSet:
     try:
         images = data.load(source, seed=training.seed, settings=how)
     except Obstacles as error:
-        if settings.generator.conditional and not error.labelled:
-            raise Obstacles([*error.found, NO_LABELS], error.settled_by, labelled=False) from None
-        raise
+        raise _with_the_model_s(error, settings) from None
     if how.split is not None:
         return images
     return images.divide(training.validation_share, how.test_share, training.seed)
+
+
+def _with_the_model_s(error: Obstacles, settings: Settings) -> Obstacles:
+    """What keeps data from being read and, besides, what the model would refuse once they are read."""
+    found, settled_by = list(error.found), dict(error.settled_by)
+    if settings.generator.conditional and not error.labelled:
+        found.append(NO_LABELS)
+    shape, chosen = error.shape, settings.generator.generator
+    if shape is not None and of_shape(shape).is_picture and chosen != "mlp":
+        try:
+            image_shape("the network" if chosen == AUTO else chosen, shape)
+        except InputError as refusal:
+            side = suggested_side({shape[1:]: 1})
+            found.append(f"{refusal}; --image-size {side} resizes them")
+            settled_by["image_size"] = side
+    return Obstacles(found, settled_by, error.labelled)
 
 
 def train(

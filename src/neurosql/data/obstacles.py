@@ -21,6 +21,11 @@ def unreadable(bad: Sequence[tuple[str, str]]) -> str:
     return f"{len(bad):,} files can't be read ({listed(bad)}): use --skip-bad to leave out bad files"
 
 
+def all_unreadable(bad: Sequence[tuple[str, str]]) -> str:
+    """A sentence on files none of which can be read: there is no use in leaving them out."""
+    return listed(bad) if len(bad) == 1 else f"none of the {len(bad):,} files can be read: {listed(bad)}"
+
+
 def listed(named: Sequence[tuple[str, str]]) -> str:
     """The first few of some files, with what is said about each."""
     shown = "; ".join(

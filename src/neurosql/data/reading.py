@@ -27,6 +27,8 @@ FEW = 300
 CHUNK_ROWS = 64
 CHUNK_BYTES = 2**24
 MAX_WORKERS = 16
+LEAST = 2
+"""Samples without which nothing can be learnt."""
 FACTS = ("bad", "sizes", "modes", "channels", "remarks")
 """What the cache holds about the files, besides the pixels."""
 
@@ -248,15 +250,19 @@ class _Reading:
     def _refuse(self, bad: list[tuple[str, str]]) -> None:
         """Raise all that is in the way, if anything is."""
         found, settled_by = [], {}
-        if bad and self.values is None and self.skip_bad:
-            raise Obstacles([f"none of the {len(bad):,} files can be read: {obstacles.listed(bad)}"], {})
+        if self.values is None:
+            raise Obstacles([obstacles.all_unreadable(bad)], {})
         if bad and not self.skip_bad:
             found.append(obstacles.unreadable(bad))
             settled_by["skip_bad"] = True
+            if self.good.sum() < LEAST:
+                found.append(f"only {self.good.sum()} of the files can be read: at least {LEAST} are needed")
         if len(self.shapes) > 1:
             first = self.first[self.shapes.most_common()[1][0]]
             words, settled = obstacles.differing(str(self.tree.path), self.shapes, first, self.decoder.cure)
             found.append(words)
             settled_by |= settled
         if found:
-            raise Obstacles(found, settled_by)
+            error = Obstacles(found, settled_by)
+            error.shape = self.values.shape[1:] if len(self.shapes) == 1 else None
+            raise error
