@@ -261,7 +261,7 @@ class Check:
     sheet: str | None = None
     """Contact sheet to write, a .png; by default NAME-check.png in the current folder."""
     seed: int = 0
-    """Seed of the draw, if there is a limit."""
+    """Seed of the parts and, if there is a limit, of the draw."""
     reading: Any = None
 
     def __call__(self) -> None:

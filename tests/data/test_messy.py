@@ -255,6 +255,18 @@ def test_a_check_without_findings_suggests_the_plain_command(tmp_path, monkeypat
         assert sheet.mode == "L"
 
 
+def test_a_split_file_is_taken_as_it_is(messy, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("split.json").write_text(json.dumps({"count": 28, "train": [0, 1, 2, 3, 4], "validation": [5, 6]}))
+    assert main(["data", "check", str(messy), "--image-size", "16", "--split", "split.json"]) == 0
+    out = capsys.readouterr().out
+    assert "28 = 5 to train on + 2 for validation + 21 left out by the split" in out
+    command = shlex.split(out.splitlines()[-1])[1:]
+    assert command[-2:] == ["--split", "split.json"] and "--skip-bad" not in command
+    assert main([*command[1:], "--out", "run", *QUICK]) == 0
+    assert "28 = 5 to train on + 2 for validation + 21 left out by the split" in capsys.readouterr().out
+
+
 def test_rows_of_a_table_that_are_left_out_are_in_the_sum(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     lines = ["a,b"] + [f"{i},{i * i}" for i in range(20)] + ["1,"]

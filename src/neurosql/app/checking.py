@@ -41,7 +41,9 @@ def check_data(source: str, how: DataSettings, seed: int = 0, sheet: str | Path 
     assert images.reading is not None
     if not images.reading.skipped:
         how = dataclasses.replace(how, skip_bad=False)
-    divided = images.divide(TrainingSettings().validation_share, how.test_share, seed)
+    divided = images
+    if how.split is None:
+        divided = images.divide(TrainingSettings().validation_share, how.test_share, seed)
     found += findings.of(images, divided)
     target = Path(sheet) if sheet else Path(f"{stem_of(source)}-check.png")
     target.parent.mkdir(parents=True, exist_ok=True)
