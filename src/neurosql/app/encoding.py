@@ -119,7 +119,7 @@ def alike(
         fits = images.shape == run.data.shape
         before = _kind(_as_read(images))
     except Obstacles as error:
-        if "image_size" not in error.settled_by:
+        if "image_size" not in error.settled_by or not run.data.modality.is_picture:
             raise
         if not convert:
             raise Obstacles([_for_encode(run, words) for words in error.found], {}) from None
