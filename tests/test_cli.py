@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 
 import neurosql
-from neurosql import NeuroSQL, data
+from neurosql import NeuroSQL, data, open_run
+from neurosql.app.sampling import folder_names
 from neurosql.app.training import claimed
 from neurosql.checkpoint import FORMAT
 from neurosql.cli import main
@@ -140,12 +141,77 @@ def test_sample_of_a_class(conditional, trained, tmp_path, capsys):
     assert "not class-conditional" in capsys.readouterr().err
 
 
+def test_single_samples_by_class_are_read_back_with_their_labels(conditional, tmp_path, capsys):
+    target = tmp_path / "new"
+    assert main(["sample", str(conditional), "-n", "40", "--out", str(target)]) == 0
+    assert "one folder per class: 0, 1" in capsys.readouterr().out
+    drawn, labels = open_run(conditional).sample(40, seed=0)
+    images = data.load(target)
+    order = np.argsort(labels, kind="stable")
+    assert [images.classes[label] for label in images.labels] == [str(label) for label in labels[order]]
+    assert images.x == pytest.approx(drawn[order], abs=0.5 / 255 + 1e-6)
+    assert all(path.suffix == ".png" for path in target.rglob("*") if path.is_file())
+    assert main(["sample", str(conditional), "-n", "2", "--label", "3", "--out", str(tmp_path / "threes")]) == 0
+    assert sorted(p.relative_to(tmp_path).as_posix() for p in (tmp_path / "threes").rglob("*.png")) == [
+        "threes/3/00000.png",
+        "threes/3/00001.png",
+    ]
+
+
+def test_folders_of_classes_stay_inside_the_folder_and_apart():
+    names = folder_names(["../up", "a/b", "a\\b", "A_b", "", "..", "cat", "C:"])
+    assert len({name.lower() for name in names}) == len(names)
+    assert names[6] == "cat" and not [
+        n for n in names if "/" in n or "\\" in n or ":" in n or n.startswith(".") or not n
+    ]
+
+
+def test_samples_of_a_grey_model_are_grey_files(trained, tmp_path):
+    assert main(["sample", str(trained), "-n", "2", "--out", str(tmp_path / "files")]) == 0
+    assert main(["sample", str(trained), "-n", "9", "--out", str(tmp_path / "sheet.png")]) == 0
+    for path in (
+        tmp_path / "files" / "00000.png",
+        tmp_path / "sheet.png",
+        trained / "samples.png",
+        trained / "map.png",
+    ):
+        with Image.open(path) as picture:
+            assert picture.mode == "L", path
+
+
+def test_sample_never_writes_over_what_it_was_not_told_to(trained, tmp_path, capsys):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "00000.png").write_text("a letter")
+    (tmp_path / "x.npy").write_text("a poem")
+    (tmp_path / "x.png").write_text("a drawing")
+    for target in (folder, tmp_path / "x.npy", tmp_path / "x.png"):
+        before = snapshot(tmp_path)
+        assert main(["sample", str(trained), "-n", "2", "--out", str(target)]) == 2
+        assert "--overwrite" in capsys.readouterr().err and snapshot(tmp_path) == before
+    (folder / "keep.txt").write_text("kept")
+    assert main(["sample", str(trained), "-n", "2", "--out", str(folder), "--overwrite"]) == 0
+    assert "also holds 1 files" in capsys.readouterr().out and (folder / "keep.txt").read_text() == "kept"
+    assert opened(folder / "00000.png").shape == (8, 8)
+    assert main(["sample", str(trained), "-n", "2", "--out", str(tmp_path / "x.npy"), "--overwrite"]) == 0
+    assert len(np.load(tmp_path / "x.npy")) == 2
+    assert main(["sample", str(trained), "-n", "2", "--out", str(tmp_path / "x.png" / "y")]) == 2
+    for _ in range(2):
+        # The sheet in the run's folder is its own.
+        assert main(["sample", str(trained), "-n", "2", "--seed", "7"]) == 0
+
+
 def test_encode_writes_codes(trained, conditional, small_set, tmp_path, capsys):
     assert main(["encode", str(trained), small_set]) == 0
     with np.load(trained / "codes-digits.npz") as arrays:
         assert arrays["codes"].shape == (80, 2) and arrays["losses"].shape == (80,)
+        fitted = open_run(trained)
+        seen = np.array(fitted.split["train"])
+        rest = np.setdiff1d(np.arange(80), seen)
         expected = NeuroSQL.load(trained).transform(data.load(small_set))
-        assert arrays["codes"] == pytest.approx(expected, abs=1e-6)
+        assert len(seen) == 64 and arrays["codes"][rest] == pytest.approx(expected[rest], abs=1e-6)
+        assert np.array_equal(arrays["codes"][seen], fitted.method.codes.numpy())
+    assert "64 of 80 samples were trained on" in capsys.readouterr().out
     assert main(["encode", str(conditional), small_set, "--limit", "7", "--out", str(tmp_path / "z.csv")]) == 0
     lines = (tmp_path / "z.csv").read_text().splitlines()
     assert lines[0] == "z1,z2,loss,label" and len(lines) == 8

@@ -1,4 +1,4 @@
-"""The command line: neurosql train | resume | sample | encode | evaluate | info | data | weights | bench | report.
+"""The command line: train, resume, sample, codes, encode, evaluate, info, data, weights, bench and report.
 
 It parses, calls, and says what was written.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import re
+import shlex
 import sys
 from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Annotated, Any, Literal, Union
@@ -14,7 +15,7 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 
 import neurosql
-from neurosql.errors import InputError
+from neurosql.errors import InputError, Obstacles
 from neurosql.flags import data_settings, reading_section
 from neurosql.presets import Budget, Preset, choices
 from neurosql.settings import (
@@ -25,6 +26,7 @@ from neurosql.settings import (
     Sampling,
     Settings,
     TrainingSettings,
+    as_flags,
     former,
     section_classes,
 )
@@ -120,17 +122,35 @@ class Sample:
     """Seed of the draw."""
     how: Sampling = field(default_factory=Sampling)
     out: str | None = None
-    """A .png sheet (the default, in the run folder), a .npy or .npz array, or a folder for single .png files."""
+    """A .png sheet (the default, in the run folder), a .npy or .npz array, or a folder for single .png files; those of
+    a class-conditional model go into one folder per class."""
+    overwrite: bool = False
+    """Replace the file, or write into the folder, that is there already."""
 
     def __call__(self) -> None:
         from neurosql import commands
 
-        commands.sample(self.run, self.n, self.label, self.seed, self.how, self.out)
+        commands.sample(self.run, self.n, self.label, self.seed, self.how, self.out, self.overwrite)
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Write the codes of the training images as a table, without a search: file, label, lattice row, loss and code."""
+
+    run: tyro.conf.Positional[str]
+    """Run folder."""
+    out: str | None = None
+    """A .csv (the default, codes.csv in the run folder) or a .npz file."""
+
+    def __call__(self) -> None:
+        from neurosql import commands
+
+        commands.codes(self.run, self.out)
 
 
 @dataclass(frozen=True)
 class Encode:
-    """Find the latent codes of images, seen or unseen."""
+    """Find the latent codes of images. Those of images that were trained on are looked up, others are searched for."""
 
     run: tyro.conf.Positional[str]
     """Run folder."""
@@ -142,13 +162,15 @@ class Encode:
     """Leave out files that can't be read."""
     part: Literal["train", "validation", "test"] = "train"
     """Official part to encode; data without parts are all `train`."""
+    convert: bool = False
+    """Bring images of another size or colour to those of the model: centre-crop and resize, grey or colour."""
     out: str | None = None
     """A .npz (the default, in the run folder) or a .csv file."""
 
     def __call__(self) -> None:
         from neurosql import commands
 
-        commands.encode(self.run, self.data, self.limit, self.skip_bad, self.part, self.out)
+        commands.encode(self.run, self.data, self.limit, self.skip_bad, self.part, self.out, self.convert)
 
 
 @dataclass(frozen=True)
@@ -234,14 +256,15 @@ class Info:
 
 @dataclass(frozen=True)
 class Check:
-    """Describe data: format, counts, sizes, duplicates, bad files and memory; also draws a contact sheet."""
+    """Describe data: format, counts, sizes and memory, everything odd about them with the flag that settles it, and a
+    command that trains on them; also draws a contact sheet."""
 
     data: tyro.conf.Positional[str]
     """Data, in any form that `train` takes."""
     sheet: str | None = None
     """Contact sheet to write, a .png; by default NAME-check.png in the current folder."""
     seed: int = 0
-    """Seed of the draw, if there is a limit."""
+    """Seed of the parts and, if there is a limit, of the draw."""
     reading: Any = None
 
     def __call__(self) -> None:
@@ -407,7 +430,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         train = train_command(arguments) if arguments[:1] == ["train"] else Train
         data = data_command(arguments) if arguments[:1] == ["data"] else Data
-        commands: Any = Union[train, Resume, Sample, Encode, Evaluate, Info, data, Weights, Bench, Report]  # noqa: UP007
+        commands: Any = Union[train, Resume, Sample, Codes, Encode, Evaluate, Info, data, Weights, Bench, Report]  # noqa: UP007
         command: Any = tyro.cli(
             commands,
             args=arguments,
@@ -417,6 +440,8 @@ def main(arguments: list[str] | None = None) -> int:
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         )
         command()
+    except Obstacles as error:
+        return _fail(_sentences(error, arguments))
     except InputError as error:
         return _fail(_with_flags(str(error)))
     except KeyboardInterrupt as stop:
@@ -467,6 +492,20 @@ def _with_flags(sentence: str) -> str:
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def _sentences(error: Obstacles, arguments: list[str]) -> str:
+    """All that is in the way; if that is more than one thing, one line for each and the command that settles them."""
+    if len(error.found) == 1:
+        return error.found[0]
+    lines = [
+        f"{len(error.found)} things are in the way:",
+        *(f"  {number}. {s}" for number, s in enumerate(error.found, 1)),
+    ]
+    if error.settled_by and arguments[:1] == ["train"]:
+        settled = shlex.join(["neurosql", *arguments, *as_flags(error.settled_by)])
+        lines.append(f"  with the flags that settle them: {settled}")
+    return "\n".join(lines)
 
 
 def _fail(sentence: str) -> int:

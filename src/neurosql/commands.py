@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import platform
 from pathlib import Path
 
@@ -10,12 +9,12 @@ import numpy as np
 import torch
 
 import neurosql
-from neurosql import app, data, engine
+from neurosql import app, engine
 from neurosql import run as runs
 from neurosql.app import Terminal
-from neurosql.app.training import Trained, stem_of
+from neurosql.app.training import Trained
 from neurosql.checkpoint import SCORES, USED, RunFolder
-from neurosql.data import check, fetch
+from neurosql.data import fetch
 from neurosql.evaluate import Options
 from neurosql.metrics import weights
 from neurosql.metrics.score import Score, table
@@ -60,14 +59,35 @@ def _stopped(stop: Stopped) -> str:
     return f"stopped; the run is saved. Continue with: neurosql resume {stop.path}"
 
 
-def sample(path: str, n: int, label: str | None, seed: int, how: Sampling, out: str | None) -> None:
+def sample(
+    path: str, n: int, label: str | None, seed: int, how: Sampling, out: str | None, overwrite: bool = False
+) -> None:
     """Draw samples and say where they are."""
-    print(f"wrote {n} samples to {app.sample(path, n, label, seed, how, out)}")
+    done = app.sample(path, n, label, seed, how, out, overwrite)
+    by_class = f", one folder per class: {', '.join(done.folders)}" if done.folders else ""
+    print(f"wrote {n} samples to {done.path}{by_class}")
+    if done.others:
+        print(f"note       {done.path} also holds {done.others:,} files that were there before")
 
 
-def encode(path: str, source: str, limit: int | None, skip_bad: bool, part: str, out: str | None) -> None:
+def codes(path: str, out: str | None) -> None:
+    """Write the codes of the training images and say where they are."""
+    done = app.codes(path, out)
+    for note in done.notes:
+        print(f"note       {note}")
+    print(f"wrote codes of {len(done.columns['codes'])} training samples to {done.path}")
+
+
+def encode(
+    path: str, source: str, limit: int | None, skip_bad: bool, part: str, out: str | None, convert: bool = False
+) -> None:
     """Encode images and say where their codes are."""
-    found = app.encode(path, source, limit, skip_bad, part, out, TERMINAL)
+    found = app.encode(path, source, limit, skip_bad, part, out, TERMINAL, convert)
+    for note in found.notes:
+        print(f"note       {note}")
+    if found.known is not None:
+        count = f"{found.known.sum()} of {len(found.codes)}"
+        print(f"known      {count} samples were trained on: their codes were looked up")
     print(f"mean loss  {found.losses.mean():.4f} over {len(found.losses)} samples")
     print(f"wrote codes of {len(found.codes)} samples to {found.path}")
 
@@ -139,13 +159,16 @@ def info(path: str | None) -> None:
 
 
 def data_check(source: str, how: DataSettings, seed: int, sheet: str | None) -> None:
-    """Describe data and draw a contact sheet."""
-    images = data.load(source, seed=seed, settings=dataclasses.replace(how, skip_bad=True))
-    print(check.report(images))
-    target = Path(sheet) if sheet else Path(f"{stem_of(source)}-check.png")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if check.contact_sheet(images, target):
-        print(f"wrote {target}")
+    """Describe data, with all that is odd about them, and say how to train on them."""
+    found = app.check_data(source, how, seed, sheet)
+    print(found.report)
+    for number, finding in enumerate(found.findings, 1):
+        print(f"finding {number:<2} {finding}")
+    if not found.findings:
+        print("findings   none")
+    if found.sheet is not None:
+        print(f"wrote {found.sheet}")
+    print(f"next       {found.command or 'nothing can be trained on yet: settle the findings, then check again'}")
 
 
 def data_fetch(name: str, out: str | None) -> None:

@@ -1,13 +1,29 @@
-"""The exception for input that can't be used, and a check that many settings share."""
+"""The exceptions for input that can't be used, and a check that many settings share."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
 class InputError(ValueError):
     """What the caller gave can't be used. The message says what was wrong, with the value, and what to do."""
+
+
+class Obstacles(InputError):
+    """Everything that keeps data from being read, found in one pass: each with the flag that settles it."""
+
+    def __init__(self, found: Sequence[str], settled_by: Mapping[str, Any], labelled: bool = True) -> None:
+        super().__init__("; ".join(found))
+        self.found = tuple(found)
+        """One sentence each."""
+        self.settled_by = dict(settled_by)
+        """Fields of `DataSettings` and values with which the data can be read."""
+        self.labelled = labelled
+        """Whether the data have labels, as far as their folders say."""
+        self.shape: tuple[int, ...] | None = None
+        """The shape of all samples that can be read, if they have the same."""
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:

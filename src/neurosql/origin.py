@@ -76,7 +76,7 @@ class Origin:
             seed=read.seed,
             divided=read.divided,
             preparation=read.preparation,
-            notes=read.notes,
+            notes=read.all_notes(),
             skipped=[list(pair) for pair in read.skipped],
         )
 

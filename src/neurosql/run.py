@@ -17,15 +17,18 @@ import neurosql
 from neurosql import dimension, methods, presets, prior
 from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet, from_array, from_dataset
+from neurosql.data.account import account
 from neurosql.data.dataset import is_dataset
 from neurosql.errors import InputError
 from neurosql.generators import Generator
 from neurosql.methods.base import USUAL, Method, Task
 from neurosql.origin import Origin
 from neurosql.settings import DataSettings, Sampling, Settings, former
+from neurosql.trained_on import TrainedOn
 from neurosql.training import Diverged, Stopped, Trainer, Used
 
 STATISTICS = ("data.mean", "data.std")
+NO_LABELS = "conditional needs labels: one folder per class, 'labels' in the .npz, or y; else leave out --conditional"
 
 
 @dataclasses.dataclass
@@ -51,11 +54,46 @@ class Run:
     """How samples are drawn by default."""
     notes: list[str] = dataclasses.field(default_factory=list)
     """What was chosen by the training images, and why: sentences for the user."""
+    names: np.ndarray | None = None
+    """Names of the files of the training images, if each has one."""
+    remembered: TrainedOn | None = None
+    """What an opened run remembers of its training images; see `trained_on`."""
 
     @property
     def has_codes(self) -> bool:
         """Whether samples have codes: GAN and diffusion have none."""
         return self.method.has_codes
+
+    def trained_on(self) -> TrainedOn | None:
+        """Digests, losses and names of the training images.
+
+        None if samples have no codes, or if the run was made by version 0.1.0, which did not keep them.
+        """
+        if self.remembered is None and self.has_codes and hasattr(self.method, "x"):
+            return TrainedOn.of(self.method, self.method.x, self.names)
+        return self.remembered
+
+    def code_table(self) -> dict[str, np.ndarray]:
+        """What is known about each training image, without a search, as columns of n rows.
+
+        `positions` in the source; `names` of the files and `labels` (names of classes), if there are any; `parts`,
+        which is `train` for all; `rows` of the lattice, for methods that assign images to one; `losses` of the
+        reconstructions, if they were kept; and `codes` (n, d).
+        """
+        if not self.has_codes:
+            raise InputError(f"{self.settings.method} has no codes: samples come from noise")
+        known = self.trained_on()
+        positions = self.index if self.split is None else np.array(self.split["train"], np.int64)
+        columns: dict[str, np.ndarray | None] = {
+            "positions": positions,
+            "names": None if known is None else known.names,
+            "labels": None if self.labels is None else np.array(self.like.classes)[self.labels],
+            "parts": np.full(len(positions), "train"),
+            "rows": rows.numpy() if (rows := getattr(self.method, "permutation", None)) is not None else None,
+            "losses": None if known is None else known.losses,
+            "codes": self.method.codes.cpu().numpy(),
+        }
+        return {name: values for name, values in columns.items() if values is not None}
 
     def reconstruct(self) -> np.ndarray:
         """The model's version of each training image, (n, *shape)."""
@@ -129,7 +167,11 @@ class Run:
         codes["index"] = torch.from_numpy(self.index)
         if self.labels is not None:
             codes["labels"] = torch.from_numpy(self.labels)
-        folder.write_tensors(CODES, codes)
+        known = self.trained_on()
+        if known is None:
+            folder.write_tensors(CODES, codes)
+        else:
+            folder.write_tensors(CODES, codes | known.tensors(), known.plain())
         if self.split is not None:
             folder.write_json(SPLIT, self.split)
         if self.used is not None:
@@ -192,7 +234,7 @@ def train(
     if folder is not None:
         folder.write_config(run.config())
         folder.write_json(SPLIT, run.split)
-    say(_summary(run, heldout))
+    say(_summary(run, images))
     run.method.start()
     return _fit(run, images, heldout, folder, progress, hear)
 
@@ -225,7 +267,7 @@ def resume(
     run, heldout = _prepare(images, settings)
     folder.keep_history(begun[1]["records"] if begun else 0)
     run.history[:] = folder.history()
-    say(_summary(run, heldout))
+    say(_summary(run, images))
     if begun is None:
         run.method.start()
     return _fit(run, images, heldout, folder, progress, hear, begun)
@@ -266,7 +308,7 @@ def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = Non
         parts |= {"train": places[index].tolist()} | ({"validation": places[rest].tolist()} if len(rest) else {})
     conditional = settings.generator.conditional
     if conditional and images.labels is None:
-        raise InputError("conditional=True needs labels: one folder per class, 'labels' in the .npz, or y")
+        raise InputError(NO_LABELS)
     if conditional and heldout is not None and heldout.labels is not None and images.labels is not None:
         # A class without training images has no codes to validate on.
         heldout = heldout.take(np.flatnonzero(np.isin(heldout.labels, images.labels[index]))) or None
@@ -281,7 +323,8 @@ def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = Non
     found = images.reading.found if images.reading else 0
     split = {"count": found or len(images), **parts}
     like = images.take(np.arange(0))
-    return Run(settings, origin, method, like, index, labels, [], split=split, notes=notes), heldout
+    names = None if images.names is None else images.names[index]
+    return Run(settings, origin, method, like, index, labels, [], split=split, notes=notes, names=names), heldout
 
 
 def _fit(
@@ -347,7 +390,7 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
     config = folder.config()
     settings = settings_of(config)
     weights, _ = folder.read_tensors(MODEL)
-    codes, _ = folder.read_tensors(CODES)
+    codes, plain = folder.read_tensors(CODES)
     try:
         data = origin_of(config)
         mean, std = (weights.pop(name).numpy() if name in weights else None for name in STATISTICS)
@@ -370,7 +413,11 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
         used = Used(**folder.read_json(USED)) if folder.has(USED) else None
         split = folder.read_json(SPLIT) if folder.has(SPLIT) else None
         usual = Sampling(**former.sampling(config["settings"]))
-        return Run(settings, data, method, like, codes["index"].numpy(), labels, folder.history(), used, split, usual)
+        kept = TrainedOn.restored(codes, plain)
+        index = codes["index"].numpy()
+        names = None if kept is None else kept.names
+        history = folder.history()
+        return Run(settings, data, method, like, index, labels, history, used, split, usual, [], names, kept)
     except (KeyError, TypeError, RuntimeError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
 
@@ -412,10 +459,9 @@ def _network(network: torch.nn.Module) -> dict[str, Any]:
     return described | {"parameters": sum(p.numel() for p in network.parameters())}
 
 
-def _summary(run: Run, heldout: ImageSet | None) -> str:
-    aside = "" if heldout is None else f", {run.data.heldout} for validation"
-    aside += f", {run.data.test} for the test" if run.data.test else ""
-    lines = [f"data       {run.data.description} ({run.data.trained} to train on{aside})"]
+def _summary(run: Run, images: ImageSet) -> str:
+    parts = account(images, run.data.trained, run.data.heldout)
+    lines = [f"data       {run.data.description}", f"parts      {parts}"]
     if run.settings.method != Settings.method:
         lines.append(f"method     {run.settings.method}, {run.method.title}")
     lines += [f"{name:<10} {fact}" for name, fact in run.method.facts().items()]

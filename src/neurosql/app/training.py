@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,12 +16,16 @@ from neurosql import run as runs
 from neurosql.app.observer import Observer
 from neurosql.checkpoint import CODES, HISTORY, MODEL, SCORES, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet, catalogue, check
-from neurosql.errors import InputError
+from neurosql.data.obstacles import suggested_side
+from neurosql.errors import InputError, Obstacles
+from neurosql.generators.grid import image_shape
 from neurosql.metrics.pairs import reconstruction_score
 from neurosql.metrics.score import Score
+from neurosql.modality import of_shape
 from neurosql.report import page, pictures
-from neurosql.run import Run
+from neurosql.run import NO_LABELS, Run
 from neurosql.settings import DataSettings, Settings
+from neurosql.settings.sections import AUTO
 
 QUIET = Observer()
 
@@ -39,10 +44,29 @@ class Trained:
 def read(source: str, how: DataSettings, settings: Settings) -> ImageSet:
     """The samples to train on, in parts: official ones, those of a split file, or drawn by the run's seed."""
     training = settings.training
-    images = data.load(source, seed=training.seed, settings=how)
+    try:
+        images = data.load(source, seed=training.seed, settings=how)
+    except Obstacles as error:
+        raise _with_the_model_s(error, settings) from None
     if how.split is not None:
         return images
     return images.divide(training.validation_share, how.test_share, training.seed)
+
+
+def _with_the_model_s(error: Obstacles, settings: Settings) -> Obstacles:
+    """What keeps data from being read and, besides, what the model would refuse once they are read."""
+    found, settled_by = list(error.found), dict(error.settled_by)
+    if settings.generator.conditional and not error.labelled:
+        found.append(NO_LABELS)
+    shape, chosen = error.shape, settings.generator.generator
+    if shape is not None and of_shape(shape).is_picture and chosen != "mlp":
+        try:
+            image_shape("the network" if chosen == AUTO else chosen, shape)
+        except InputError as refusal:
+            side = suggested_side({shape[1:]: 1})
+            found.append(f"{refusal}; --image-size {side} resizes them")
+            settled_by["image_size"] = side
+    return Obstacles(found, settled_by, error.labelled)
 
 
 def train(
@@ -78,7 +102,7 @@ def resume(path: str | Path, source: str | None = None, observer: Observer = QUI
     seen: list[ImageSet] = []
 
     def load(source: str, how: tuple[DataSettings, int]) -> ImageSet:
-        seen.append(data.load(source, settings=how[0], seed=how[1]))
+        seen.append(_again(folder, source))
         return seen[-1]
 
     run = runs.resume(path, load, source, **_heard(observer))
@@ -99,8 +123,7 @@ def finish(run: Run, x: np.ndarray, folder: RunFolder) -> Trained:
 
 def sets(run: Run, folder: RunFolder) -> tuple[ImageSet, ImageSet | None]:
     """The images that a run was trained on, in its order, and images that it was not trained on."""
-    how, seed = runs.reading_of(folder)
-    images = data.load(run.data.path, settings=how, seed=seed)
+    images = _again(folder, run.data.path)
     if images.fingerprint != run.data.fingerprint:
         raise InputError(f"{run.data.path} no longer holds the images that {folder.path} was trained on")
     train = images.take(run.index)
@@ -109,6 +132,18 @@ def sets(run: Run, folder: RunFolder) -> tuple[ImageSet, ImageSet | None]:
         return train, unseen
     rest = np.setdiff1d(np.arange(len(images)), run.index)
     return train, images.take(rest) if len(rest) else None
+
+
+def _again(folder: RunFolder, source: str) -> ImageSet:
+    """The samples of a run, read as they were when it began."""
+    how, seed = runs.reading_of(folder)
+    images = data.load(source, settings=how, seed=seed)
+    if images.fingerprint == runs.origin_of(folder.config()).fingerprint or how.split is not None:
+        return images
+    if how.limit is None or not how.skip_bad or not folder.has(SPLIT):
+        return images
+    # Version 0.1.0 drew samples before it knew which files are bad, and used fewer than the limit allowed.
+    return data.load(source, settings=dataclasses.replace(how, split=str(folder.path / SPLIT)), seed=seed)
 
 
 def claimed(source: str) -> Path:

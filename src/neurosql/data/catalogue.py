@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from neurosql.data import duplicates, mnist_sample, readers, reading, splits, store
+from neurosql.data import duplicates, mnist_sample, obstacles, readers, reading, splits, store
 from neurosql.data.decode import Prep, decoder_of
 from neurosql.data.imageset import ImageSet, channels_first, encode_labels, from_array, guess_layout, layout_of
 from neurosql.data.listing import PARTS, Arrays, Listing, Reading
 from neurosql.data.picture import centre
 from neurosql.data.readers import NoSettings, ReaderRecord
 from neurosql.data.tree import Tree
-from neurosql.errors import InputError
+from neurosql.errors import InputError, Obstacles
 from neurosql.settings import DataSettings
 
 
@@ -42,7 +42,7 @@ def load(
     if source == mnist_sample.NAME:
         return _sample(settings, seed)
     reader, path = find(source)
-    tree = Tree(path, settings.skip_bad)
+    tree = Tree(path)
     if reader is None:
         reader = next((reader for reader in readers.built_in() if reader.recognises(tree)), None)
     if reader is None:
@@ -51,13 +51,18 @@ def load(
             "or a .npy, .npz, .csv, .parquet or idx file"
         )
     settings.of(reader.own).check()
-    found = reader.scan(tree, settings)
+    unopened = [] if settings.skip_bad else tree.skipped
+    try:
+        found = reader.scan(tree, settings)
+    except InputError as error:
+        raise obstacles.together(error, unopened) from None
     chosen = _choose(found, settings, seed)
-    rows = np.sort(np.concatenate(list(chosen.values())))
     if isinstance(found, Listing):
-        whole = _decoded(reader, source, tree, found, rows, settings)
+        whole, chosen = _decoded(reader, source, tree, found, chosen, settings, seed)
+    elif unopened:
+        raise Obstacles([obstacles.unreadable(unopened)], {"skip_bad": True})
     else:
-        whole = _converted(reader.name, source, found, rows, settings, like)
+        whole = _converted(reader.name, source, found, _rows(chosen), settings, like)
     return _parted(whole, chosen, settings, reader.own, seed)
 
 
@@ -109,13 +114,19 @@ def _sample(settings: DataSettings, seed: int) -> ImageSet:
     else:
         chosen = {part: np.flatnonzero(found.parts == part) for part in PARTS}
         chosen["train"] = chosen["train"][: settings.limit]
-    rows = np.sort(np.concatenate(list(chosen.values())))
-    whole = _converted(mnist_sample.NAME, mnist_sample.NAME, found, rows, settings)
+    whole = _converted(mnist_sample.NAME, mnist_sample.NAME, found, _rows(chosen), settings)
     return _parted(whole, chosen, settings, NoSettings, seed)
 
 
-def _choose(found: Listing | Arrays, settings: DataSettings, seed: int) -> dict[str, np.ndarray]:
-    """Positions of the samples to read, by part."""
+def _rows(chosen: dict[str, np.ndarray]) -> np.ndarray:
+    """All positions of some parts, sorted."""
+    return np.sort(np.concatenate(list(chosen.values())))
+
+
+def _choose(
+    found: Listing | Arrays, settings: DataSettings, seed: int, usable: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
+    """Positions of the samples to read, by part: as many as the limit allows of those that are `usable` (n,)."""
     n = len(found)
     if settings.split is not None:
         return splits.read_split(settings.split, n)
@@ -127,37 +138,53 @@ def _choose(found: Listing | Arrays, settings: DataSettings, seed: int) -> dict[
         parts = np.full(n, "train") if found.parts is None else found.parts
         labels = encode_labels(found.labels, n)[0]
     if not (parts == "train").any():
-        found.notes.append("there is no training part, so all samples are treated as one part")
+        if usable is None:
+            found.notes.append("there is no training part, so all samples are treated as one part")
         parts = np.full(n, "train")
-    return splits.draw_parts(parts, settings.limit, seed, labels)
+    return splits.draw_parts(parts, settings.limit, seed, labels, usable)
 
 
 def _decoded(
-    reader: ReaderRecord, source: str, tree: Tree, found: Listing, rows: np.ndarray, settings: DataSettings
-) -> ImageSet:
-    """The files of these rows, decoded."""
+    reader: ReaderRecord,
+    source: str,
+    tree: Tree,
+    found: Listing,
+    chosen: dict[str, np.ndarray],
+    settings: DataSettings,
+    seed: int,
+) -> tuple[ImageSet, dict[str, np.ndarray]]:
+    """The files of these positions, decoded; under a limit, others take the place of those that can't be read."""
     size = found.image_size if settings.image_size is None else settings.image_size
     if reader.decoder is None:
         raise InputError(f"reader {reader.name!r} lists files but has no decoder for them")
     wanted = decoder_of(reader.decoder).settings
     prep = Prep(reader.decoder, size or None, settings.channels, None if wanted is None else settings.of(wanted))
-    pixels = reading.read(tree, [found.items[row] for row in rows], prep, settings.skip_bad, settings.cache)
-    rows = rows[pixels.kept]
-    items = [found.items[row] for row in rows]
     all_names = [item.label for item in found.items]
     codes, classes = (None, ()) if None in all_names else encode_labels(all_names, len(all_names))
-    skipped = tree.skipped + pixels.bad
+    usable = np.ones(len(found), bool)
+    bad: list[tuple[str, str]] = []
+    while True:
+        rows = _rows(chosen)
+        try:
+            pixels = reading.read(tree, [found.items[row] for row in rows], prep, settings.skip_bad, settings.cache)
+        except Obstacles as error:
+            error.labelled = codes is not None
+            raise
+        bad += pixels.bad
+        usable[np.delete(rows, pixels.kept)] = False
+        if not pixels.bad or settings.limit is None or settings.split is not None or len(rows) == usable.size:
+            break
+        chosen = _choose(found, settings, seed, usable)
+    rows = rows[pixels.kept]
+    items = [found.items[row] for row in rows]
+    skipped = tree.skipped + bad
     notes = list(found.notes)
-    if skipped:
-        notes.append(f"{len(skipped)} files can't be read and were left out; the first is {skipped[0][0]}")
-    if pixels.remarks:
-        notes.append(f"{len(pixels.remarks)} files are odd: {pixels.remarks[0][0]} is {pixels.remarks[0][1]}")
     if pixels.notice:
         notes.append(pixels.notice)
     subjects = None
     if any(item.subject is not None for item in items):
         subjects = np.array([item.subject or item.name for item in items])
-    return ImageSet(
+    images = ImageSet(
         pixels.values,
         None if codes is None else codes[rows],
         classes,
@@ -173,10 +200,14 @@ def _decoded(
             skipped=skipped,
             sizes=pixels.sizes,
             modes=pixels.modes,
+            channels=pixels.channels,
             remarks=pixels.remarks,
+            ignored=found.ignored,
             found=len(found),
+            undrawn=len(found) - len(rows) - len(bad),
         ),
     )
+    return images, chosen
 
 
 def _record(prep: Prep) -> dict[str, Any]:
@@ -210,6 +241,7 @@ def _converted(
         else:
             mean, std = (None, None) if like is None else (like.mean, like.std)
             images = from_array(values, layout=layout, mean=mean, std=std)
+        channels = {str(images.shape[0]): len(images)} if images.modality.is_picture else {}
         images = _channels(images, settings.channels)
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
@@ -223,7 +255,15 @@ def _converted(
         subjects=None if found.subjects is None else found.subjects[rows],
         source=source,
         rows=rows,
-        reading=Reading(reader, preparation=record, notes=found.notes, found=len(found)),
+        reading=Reading(
+            reader,
+            preparation=record,
+            notes=found.notes,
+            skipped=found.skipped,
+            channels=channels,
+            found=len(found),
+            undrawn=len(found) - len(rows),
+        ),
     )
 
 
@@ -275,5 +315,8 @@ def _parted(
             sets[part] = whole.take(members)
     train = sets.pop("train", None)
     if train is None or len(train) < 2:
-        raise InputError(f"{whole.source} holds {0 if train is None else len(train)} image(s): at least 2 are needed")
+        bad = [obstacles.unreadable(reading.skipped)] if reading.skipped and not settings.skip_bad else []
+        left = f"{whole.source} holds {0 if train is None else len(train)} image(s)"
+        but = f" that can be read, and {len(reading.skipped):,} that can't" if reading.skipped else ""
+        raise Obstacles([*bad, f"{left}{but}: at least 2 are needed"], {})
     return replace(train, **sets).standardised() if sets else train

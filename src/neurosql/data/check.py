@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from neurosql.data import duplicates, store
+from neurosql.data import duplicates, findings, store
+from neurosql.data.account import account
 from neurosql.data.imageset import ImageSet
 from neurosql.modality import VOLUME
 
 SHEET = 48
 TILE = 96
-MANY = 12_000
-"""With more samples than this, near duplicates are not searched for: the search compares all pairs."""
+SHOWN = 20
+"""Bad files that are named one by one."""
 
 
 def brief(images: ImageSet) -> str:
@@ -24,12 +25,15 @@ def brief(images: ImageSet) -> str:
     if reading is None:
         return f"read       {images.describe()}"
     lines = [f"read       {reading.reader}: {_sizes(images)}"]
-    lines += [f"note       {note}" for note in [*reading.notes, *_carved(images), *_across(images), *_blank(images)]]
+    lines += [
+        f"note       {note}"
+        for note in [*reading.all_notes(), *_carved(images), *_across(images), *findings.blank_note(images)]
+    ]
     return "\n".join(lines)
 
 
-def report(images: ImageSet) -> str:
-    """The full report."""
+def report(images: ImageSet, divided: ImageSet) -> str:
+    """The full report on samples as they were read, and on what training makes of them: `divided`."""
     reading = images.reading
     assert reading is not None
     lines = [
@@ -39,12 +43,13 @@ def report(images: ImageSet) -> str:
         f"files      {_sizes(images)}",
     ]
     if reading.modes:
-        lines.append(f"modes      {_counts(reading.modes)}")
+        lines.append(f"modes      {counts(reading.modes)}")
     for name, part in images.parts.items():
         lines.append(f"{name:<10} {len(part):,}" + (f": {_classes(part)}" if part.labels is not None else ""))
     missing = [part for part in ("validation", "test") if part not in images.parts]
     if missing:
         lines.append(f"parts      no official {' or '.join(missing)} part: training carves them by seed")
+    lines.append(f"samples    {account(divided)}")
     if images.subjects is not None:
         lines.append(f"subjects   {len(_subjects(images)):,}")
         shared = _shared(images)
@@ -52,19 +57,20 @@ def report(images: ImageSet) -> str:
             lines.append(f"warning    {shared} subjects are in more than one part")
     else:
         lines.append("subjects   not known")
-    lines += _duplicates(images)
     bytes_ = 4 * sum(len(part) for part in images.parts.values()) * int(np.prod(images.shape))
     n = len(images)
     streamed = ", more than fits in memory: they are read from the disk as needed" if bytes_ > store.room() else ""
     lines.append(f"memory     {_size(bytes_)} of samples{streamed}; a matrix of all pairs takes {_size(4 * n * n)}")
-    lines += [f"note       {note}" for note in [*reading.notes, *_blank(images)]]
-    for name, reason in reading.skipped[:20]:
-        lines.append(f"bad        {name} {reason}")
-    if len(reading.skipped) > 20:
-        lines.append(f"bad        and {len(reading.skipped) - 20} more")
-    for name, remark in reading.remarks[:10]:
-        lines.append(f"odd        {name}: {remark}")
-    return "\n".join(lines)
+    lines += [f"note       {note}" for note in reading.notes]
+    return "\n".join(lines + bad_files(reading.skipped))
+
+
+def bad_files(skipped: list[tuple[str, str]]) -> list[str]:
+    """Lines on the first files that can't be read."""
+    lines = [f"bad        {name} {reason}" for name, reason in skipped[:SHOWN]]
+    if len(skipped) > SHOWN:
+        lines.append(f"bad        and {len(skipped) - SHOWN} more")
+    return lines
 
 
 def contact_sheet(images: ImageSet, path: Path, count: int = SHEET) -> bool:
@@ -78,13 +84,12 @@ def contact_sheet(images: ImageSet, path: Path, count: int = SHEET) -> bool:
     order = np.arange(len(images)) if images.labels is None else np.argsort(images.labels, kind="stable")
     shown = order[np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(np.int64)]
     columns = 8
-    sheet = Image.new("RGB", (columns * TILE, -(-len(shown) // columns) * TILE), "white")
+    mode = "L" if pixels.shape[1] < 3 else "RGB"
+    sheet = Image.new(mode, (columns * TILE, -(-len(shown) // columns) * TILE), "white")
     for place, number in enumerate(shown):
         sample = pixels[number]
         sample = sample if sample.dtype == np.uint8 else (sample * 255).round().astype(np.uint8)
-        tile = Image.fromarray(
-            np.ascontiguousarray(np.moveaxis(np.broadcast_to(sample[:3], (3, *sample.shape[1:])), 0, -1))
-        )
+        tile = Image.fromarray(np.ascontiguousarray(sample[0] if mode == "L" else np.moveaxis(sample[:3], 0, -1)))
         tile.thumbnail((TILE - 4, TILE - 4))
         if max(tile.size) < TILE // 2:
             factor = (TILE - 4) // max(tile.size)
@@ -102,10 +107,11 @@ def _sizes(images: ImageSet) -> str:
         return f"{total}, {images.describe().partition(' ')[2]}"
     size = reading.preparation.get("image_size")
     done = f", brought to {' x '.join(map(str, images.shape[1:]))}" + (" by centre-crop and resize" if size else "")
-    return f"{total}, files of {_counts(reading.sizes)}{done}"
+    return f"{total}, files of {counts(reading.sizes)}{done}"
 
 
-def _counts(counted: dict[str, int]) -> str:
+def counts(counted: dict[str, int]) -> str:
+    """The most frequent of some kinds of files, with their counts."""
     usual = Counter(counted).most_common(4)
     more = f" and {len(counted) - 4} more kinds" if len(counted) > 4 else ""
     return (usual[0][0] if len(counted) == 1 else ", ".join(f"{what} ({count:,})" for what, count in usual)) + more
@@ -131,11 +137,10 @@ def _carved(images: ImageSet) -> list[str]:
     reading = images.reading
     if reading is None or not reading.divided:
         return []
-    counts = ", ".join(f"{len(part):,} {name}" for name, part in images.parts.items())
     how = "by subject" if images.subjects is not None else "by class" if images.labels is not None else "at random"
     if reading.settings.get("group") == "near-duplicates":
         how = "by groups of near duplicates"
-    return [f"missing parts were carved from the training images by seed, {how}: {counts}"]
+    return [f"missing parts were carved from the training images by seed, {how}"]
 
 
 def _across(images: ImageSet) -> list[str]:
@@ -150,34 +155,6 @@ def _across(images: ImageSet) -> list[str]:
         if again:
             notes.append(f"{again} validation or test samples are also training samples, pixel by pixel")
     return notes
-
-
-def _blank(images: ImageSet) -> list[str]:
-    if not images.modality.bounded:
-        return []
-    flat = images.pixels.reshape(*images.pixels.shape[:2], -1)
-    blank = sum(
-        int((flat[rows].max(2) == flat[rows].min(2)).all(1).sum()) for rows in store.pieces(len(flat), flat[:1].nbytes)
-    )
-    return [f"{blank} training samples are blank: all their values are the same"] if blank else []
-
-
-def _duplicates(images: ImageSet) -> list[str]:
-    parts = [(name, part, duplicates.digests(part)) for name, part in images.parts.items()]
-    counts = Counter(digest for _, _, found in parts for digest in found)
-    extra = sum(count - 1 for count in counts.values())
-    lines = [f"duplicates {extra:,} samples repeat another, pixel by pixel"]
-    total = sum(len(part) for _, part, _ in parts)
-    if not images.modality.is_picture or not 1 < total <= MANY:
-        return lines
-    small = np.concatenate([duplicates.thumbnails(part) for _, part, _ in parts])
-    of = np.repeat(np.arange(len(parts)), [len(part) for _, part, _ in parts])
-    left, right = duplicates.near(small)
-    crossing = len(set(left[of[left] != of[right]]) | set(right[of[left] != of[right]]))
-    lines.append(f"lookalikes {len(set(left) | set(right)):,} samples have a near duplicate")
-    if crossing:
-        lines.append(f"warning    {crossing:,} samples have a near duplicate in another part")
-    return lines
 
 
 def _size(count: float) -> str:

@@ -35,7 +35,7 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
         match = FILE.fullmatch(tree.path.name)
         if match is None:
             raise InputError(f"{tree.path} is not named like an idx file, train-images-idx3-ubyte(.gz)")
-        chosen, tree = match["set"].lower(), Tree(tree.path.parent, skip_bad=True)
+        chosen, tree = match["set"].lower(), Tree(tree.path.parent)
     sets: dict[tuple[str, str], Files] = {}
     for entry in tree.entries:
         if match := FILE.fullmatch(entry.base):

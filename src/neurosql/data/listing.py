@@ -44,6 +44,8 @@ class Listing:
     """Pixels per side, unless the user asks for another size."""
     notes: list[str] = field(default_factory=list)
     """What the user should know before training."""
+    ignored: list[str] = field(default_factory=list)
+    """Files of the source that are none of the items."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -64,6 +66,8 @@ class Arrays:
     classes: tuple[str, ...] | None = None
     """Names of the classes 0, 1, ..., if the labels are class numbers."""
     notes: list[str] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    """Samples of the source that are not among the values, with the reason."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -88,13 +92,30 @@ class Reading:
     """Files that were left out, with the reason."""
     sizes: dict[str, int] = field(default_factory=dict)
     modes: dict[str, int] = field(default_factory=dict)
+    channels: dict[str, int] = field(default_factory=dict)
+    """How many files have each number of channels, before all get the same number."""
     remarks: list[tuple[str, str]] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    """Files of the source that are no samples."""
     found: int = 0
     """Samples in the source, before any limit."""
+    undrawn: int = 0
+    """Samples that a limit or a split leaves out."""
+
+    def all_notes(self) -> list[str]:
+        """The notes, and one on each kind of file that is not used as it is."""
+        notes = list(self.notes)
+        if self.skipped:
+            notes.append(
+                f"{len(self.skipped)} files can't be read and were left out; the first is {self.skipped[0][0]}"
+            )
+        if self.remarks:
+            notes.append(f"{len(self.remarks)} files are odd: {self.remarks[0][0]} is {self.remarks[0][1]}")
+        return notes
 
 
-def label_by_folder(found: list[Entry], subject: Callable[[Entry], str | None] = lambda entry: None) -> list[Item]:
-    """Items, each with the official part and the class that its folders give."""
+def class_folders(found: list[Entry]) -> tuple[list[str], list[str]]:
+    """The official part of each file, and the folders around it that may name its class ('' if there are none)."""
     folders = [entry.parts[:-1] for entry in found]
     # A folder around everything, as archives often have, is not a class.
     depth = 0
@@ -106,7 +127,12 @@ def label_by_folder(found: list[Entry], subject: Callable[[Entry], str | None] =
     if len(tops) > 1 and tops <= FOLDERS.keys() and "train" in {FOLDERS[top] for top in tops}:
         official = [FOLDERS[parts[0].lower()] for parts in folders]
         folders = [parts[1:] for parts in folders]
-    names = ["/".join(parts) for parts in folders]
+    return official, ["/".join(parts) for parts in folders]
+
+
+def label_by_folder(found: list[Entry], subject: Callable[[Entry], str | None] = lambda entry: None) -> list[Item]:
+    """Items, each with the official part and the class that its folders give."""
+    official, names = class_folders(found)
     labelled = len(set(names)) > 1 and "" not in names
     return [
         Item(entry, name if labelled else None, subject(entry), part)

@@ -16,6 +16,8 @@ for _plugin in _PLUGINS:
     import_module(f"PIL.{_plugin}ImagePlugin")
 FORMATS = tuple(name.upper() for name in _PLUGINS if name.upper() in Image.OPEN)
 MAX_PIXELS = 2**26
+TINY = 8
+"""Pictures with fewer pixels per side hold next to nothing."""
 
 
 def _picture(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
@@ -28,6 +30,8 @@ def _picture(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
         if opened.format == "TIFF" and frames > 1:
             raise Bad(f"is a stack of {frames} pages: save it as a .npy array, or each page as a file")
         remark = f"animated, only the first of {frames} frames is used" if frames > 1 else ""
+        if min(width, height) < TINY:
+            remark = f"tiny, {width} x {height} pixels"
         found, mode = f"{width} x {height}", opened.mode
         if prep.size and opened.format == "JPEG":
             # The decoder can halve a JPEG as it goes; twice the wanted size leaves the antialiasing to `resize`.

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from neurosql.data import store, worker
+from neurosql.data import obstacles, store, worker
 from neurosql.data.decode import Bad, Decoded, Prep, decode, decoder_of, quietly
 from neurosql.data.listing import Item
 from neurosql.data.tree import Tree
-from neurosql.errors import InputError
+from neurosql.errors import Obstacles
 
 FORMAT = 1
 # With fewer samples, starting processes takes longer than decoding.
@@ -27,6 +27,10 @@ FEW = 300
 CHUNK_ROWS = 64
 CHUNK_BYTES = 2**24
 MAX_WORKERS = 16
+LEAST = 2
+"""Samples without which nothing can be learnt."""
+FACTS = ("bad", "sizes", "modes", "channels", "remarks")
+"""What the cache holds about the files, besides the pixels."""
 
 
 @dataclass
@@ -40,20 +44,25 @@ class Pixels:
     bad: list[tuple[str, str]] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     modes: dict[str, int] = field(default_factory=dict)
+    channels: dict[str, int] = field(default_factory=dict)
+    """How many samples have each number of channels."""
     remarks: list[tuple[str, str]] = field(default_factory=list)
     notice: str = ""
     """Why the cache could not be used."""
 
 
 def read(tree: Tree, items: list[Item], prep: Prep, skip_bad: bool = False, cache: bool = True) -> Pixels:
-    """Decode the items, or take them from the cache."""
+    """Decode the items, or take them from the cache.
+
+    Raises `Obstacles` with all that is in the way: files that can't be read, unless they are to be skipped, and files
+    of different sizes.
+    """
     key = _key(tree, items, prep)
     found = store.look_up(key) if cache else None
     if found is not None:
         values, meta = found
-        pixels = Pixels(
-            values, np.array(meta["kept"], np.int64), *(meta[k] for k in ("bad", "sizes", "modes", "remarks"))
-        )
+        facts = {name: meta[name] for name in FACTS if name in meta}
+        pixels = Pixels(values, np.array(meta["kept"], np.int64), **facts)
         pixels.bad = [(name, reason) for name, reason in pixels.bad]
     else:
         place = store.Place(key, cache)
@@ -68,15 +77,9 @@ def read(tree: Tree, items: list[Item], prep: Prep, skip_bad: bool = False, cach
         except BaseException:
             place.drop()
             raise
-    if pixels.bad and not skip_bad:
-        raise _refusal(pixels.bad)
+    if (bad := tree.skipped + pixels.bad) and not skip_bad:
+        raise Obstacles([obstacles.unreadable(bad)], {"skip_bad": True})
     return pixels
-
-
-def _refusal(bad: list[tuple[str, str]]) -> InputError:
-    name, reason = bad[0]
-    more = f" ({len(bad)} such files so far)" if len(bad) > 1 else ""
-    return InputError(f"{name} {reason}{more}: use --skip-bad to leave out bad files")
 
 
 def _key(tree: Tree, items: list[Item], prep: Prep) -> str:
@@ -92,7 +95,7 @@ def _keep(pixels: Pixels, place: store.Place) -> np.ndarray:
     assert place.folder is not None
     values = pixels.values
     meta: dict[str, Any] = {"shape": list(values.shape), "type": values.dtype.str, "kept": pixels.kept.tolist()}
-    place.keep(meta | {k: getattr(pixels, k) for k in ("bad", "sizes", "modes", "remarks")})
+    place.keep(meta | {name: getattr(pixels, name) for name in FACTS})
     again = store.look_up(place.key)
     return values if again is None else again[0]
 
@@ -108,6 +111,7 @@ class _Reading:
         self.bad: dict[int, str] = {}
         self.sizes: Counter[str] = Counter()
         self.modes: Counter[str] = Counter()
+        self.channels: Counter[str] = Counter()
         self.remarks: list[tuple[str, str]] = []
         self.shapes: Counter[tuple[int, ...]] = Counter()
         self.first: dict[tuple[int, ...], str] = {}
@@ -127,12 +131,11 @@ class _Reading:
                         bar.update(len(rows))
             else:
                 self._in_parallel(count, bar)
-        self._check_sizes()
-        if self.values is None:
-            raise _refusal([(self.items[row].name, reason) for row, reason in sorted(self.bad.items())])
         bad = [(self.items[row].name, reason) for row, reason in sorted(self.bad.items())]
+        self._refuse(self.tree.skipped + bad)
         kept = np.flatnonzero(self.good)
-        return Pixels(self._compact(kept), kept, bad, dict(self.sizes), dict(self.modes), self.remarks, self.notice)
+        counted = {"sizes": dict(self.sizes), "modes": dict(self.modes), "channels": dict(self.channels)}
+        return Pixels(self._compact(kept), kept, bad, remarks=self.remarks, notice=self.notice, **counted)
 
     def _in_parallel(self, count: int, bar: tqdm) -> None:
         chunks = self._chunks()
@@ -194,8 +197,6 @@ class _Reading:
         for row, result in zip(rows, results):
             if isinstance(result, Bad):
                 self.bad[row] = str(result)
-                if not self.skip_bad:
-                    raise _refusal([(self.items[row].name, str(result))])
                 continue
             self.good[row] = True
             self.sizes[result.size] += 1
@@ -203,6 +204,7 @@ class _Reading:
             if result.remark:
                 self.remarks.append((self.items[row].name, result.remark))
             array = result.array
+            self.channels[str(len(array))] += 1
             self.shapes[array.shape[1:]] += 1
             self.first.setdefault(array.shape[1:], self.items[row].name)
             if len(self.shapes) > 1:
@@ -245,12 +247,22 @@ class _Reading:
             (self.folder / ("kept" + store.PIXELS)).replace(final)
         return self.values
 
-    def _check_sizes(self) -> None:
-        if len(self.shapes) < 2:
-            return
-        rest = self.shapes.most_common()[1:]
-        found = ", ".join(f"{' x '.join(map(str, shape))} ({count})" for shape, count in self.shapes.most_common(3))
-        raise InputError(
-            f"samples in {str(self.tree.path)!r} have {len(self.shapes)} sizes: {found}; the first that differs is "
-            f"{self.first[rest[0][0]]}: bring them to one size with {self.decoder.cure}"
-        )
+    def _refuse(self, bad: list[tuple[str, str]]) -> None:
+        """Raise all that is in the way, if anything is."""
+        found, settled_by = [], {}
+        if self.values is None:
+            raise Obstacles([obstacles.all_unreadable(bad)], {})
+        if bad and not self.skip_bad:
+            found.append(obstacles.unreadable(bad))
+            settled_by["skip_bad"] = True
+            if self.good.sum() < LEAST:
+                found.append(f"only {self.good.sum()} of the files can be read: at least {LEAST} are needed")
+        if len(self.shapes) > 1:
+            first = self.first[self.shapes.most_common()[1][0]]
+            words, settled = obstacles.differing(str(self.tree.path), self.shapes, first, self.decoder.cure)
+            found.append(words)
+            settled_by |= settled
+        if found:
+            error = Obstacles(found, settled_by)
+            error.shape = self.values.shape[1:] if len(self.shapes) == 1 else None
+            raise error

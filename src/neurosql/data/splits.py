@@ -105,10 +105,15 @@ def _by_subject(
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
 
 
-def draw(n: int, limit: int | None, seed: int, labels: np.ndarray | None = None) -> np.ndarray:
-    """Sorted positions of at most `limit` of n samples: equally many of each class, as far as possible."""
+def draw(
+    n: int, limit: int | None, seed: int, labels: np.ndarray | None = None, usable: np.ndarray | None = None
+) -> np.ndarray:
+    """Sorted positions of at most `limit` of n samples: equally many of each class, as far as possible.
+
+    If some samples are not `usable` (n,), the next ones in the order of the draw take their places.
+    """
     if limit is None or limit >= n:
-        return np.arange(n)
+        return np.arange(n) if usable is None else np.flatnonzero(usable)
     order = np.random.default_rng([seed, DRAW]).permutation(n)
     if labels is not None:
         turn = np.empty(n, np.int64)
@@ -116,18 +121,25 @@ def draw(n: int, limit: int | None, seed: int, labels: np.ndarray | None = None)
             members = order[labels[order] == label]
             turn[members] = np.arange(len(members))
         order = order[np.argsort(turn[order], kind="stable")]
+    if usable is not None:
+        order = order[usable[order]]
     return np.sort(order[:limit])
 
 
 def draw_parts(
-    parts: np.ndarray, limit: int | None, seed: int, labels: np.ndarray | None = None
+    parts: np.ndarray,
+    limit: int | None,
+    seed: int,
+    labels: np.ndarray | None = None,
+    usable: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Sorted positions by part, at most `limit` of each; `parts` (n,) has the name of each sample's part."""
     chosen = {}
     for part in PARTS:
         members = np.flatnonzero(parts == part)
         if len(members):
-            chosen[part] = members[draw(len(members), limit, seed, None if labels is None else labels[members])]
+            of_members = [None if values is None else values[members] for values in (labels, usable)]
+            chosen[part] = members[draw(len(members), limit, seed, *of_members)]
     return chosen
 
 

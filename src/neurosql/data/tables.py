@@ -42,7 +42,8 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
     if not numbers:
         raise InputError(f"{path} has no column of numbers")
     table = np.column_stack(list(numbers.values()))
-    notes = []
+    notes: list[str] = []
+    skipped: list[tuple[str, str]] = []
     if left_out:
         notes.append(f"columns that are not numeric are left out: {', '.join(left_out[:8])}")
     good = np.isfinite(table).all(1)
@@ -53,15 +54,15 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
             raise InputError(
                 f"{path} has no number in row {row + 1}, column {name!r}: use --skip-bad to leave such rows out"
             )
-        notes.append(f"{int((~good).sum())} rows without a number in every column are left out")
+        skipped = [(f"row {row + 1}", "has no number in every column") for row in np.flatnonzero(~good)]
+        notes.append(f"{len(skipped)} rows without a number in every column are left out")
         table = table[good]
         labels, subjects = (None if v is None else np.asarray(v)[good] for v in (labels, subjects))
     if labels is not None and _are_real(labels):
         notes.append("the label column holds real numbers and is left out")
         labels = None
-    return Arrays(
-        table, labels, None if subjects is None else np.asarray(subjects).astype(str), layout="np", notes=notes
-    )
+    subjects = None if subjects is None else np.asarray(subjects).astype(str)
+    return Arrays(table, labels, subjects, layout="np", notes=notes, skipped=skipped)
 
 
 def _csv(tree: Tree) -> dict[str, Any]:

@@ -53,11 +53,10 @@ class Entry:
 class Tree:
     """Files under a root, in the order of their names. Hidden files and the litter of macOS archives are left out."""
 
-    def __init__(self, path: str | Path, skip_bad: bool = False) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.skipped: list[tuple[str, str]] = []
-        """Files that were skipped, with the reason."""
-        self._skip_bad = skip_bad
+        """Files and folders that are not opened, with the reason; who reads the tree decides what becomes of them."""
         name = self.path.name.lower()
         if self.path.is_dir():
             self.kind = "folder"
@@ -132,7 +131,7 @@ class Tree:
                 with os.scandir(folder) as found:
                     inside = list(found)
             except OSError as error:
-                self._refuse(prefix or folder, f"can't be opened: {error.strerror}")
+                self._leave_out(prefix or folder, f"can't be opened: {error.strerror}")
                 continue
             for item in inside:
                 if _is_litter(item.name):
@@ -141,7 +140,7 @@ class Tree:
                 if item.is_symlink():
                     target = Path(item.path).resolve()
                     if not target.is_relative_to(root):
-                        self._refuse(name, f"is a symbolic link out of {self.path}")
+                        self._leave_out(name, f"is a symbolic link out of {self.path}")
                         continue
                     if target.is_dir():
                         # Its files are found where they really are.
@@ -152,7 +151,7 @@ class Tree:
                 try:
                     status = item.stat()
                 except OSError as error:
-                    self._refuse(name, f"can't be opened: {error.strerror}")
+                    self._leave_out(name, f"can't be opened: {error.strerror}")
                     continue
                 if stat.S_ISREG(status.st_mode):
                     yield Entry(name, status.st_size, status.st_mtime_ns)
@@ -169,15 +168,13 @@ class Tree:
                     )
                 clean = _clean(name)
                 if name.startswith(("/", "\\")) or ".." in PurePosixPath(clean).parts or ":" in clean.split("/")[0]:
-                    self._refuse(name, f"is a path out of the archive {self.path}")
+                    self._leave_out(name, f"is a path out of the archive {self.path}")
                 elif regular and not any(_is_litter(part) for part in clean.split("/")):
                     yield Entry(clean, size, modified)
         except _ARCHIVE_ERRORS as error:
             raise InputError(f"{self.path} can't be read as an archive: {page(self.path) or words_of(error)}") from None
 
-    def _refuse(self, name: str, reason: str) -> None:
-        if not self._skip_bad:
-            raise InputError(f"{name} {reason}")
+    def _leave_out(self, name: str, reason: str) -> None:
         self.skipped.append((name, reason))
 
 

@@ -24,9 +24,8 @@ def image_shape(name: str, shape: Sequence[int]) -> tuple[int, int, int]:
         raise InputError(f"{name} makes images of shape (c, h, w), got {sides}: use mlp for other shapes")
     c, h, w = sides
     if min(h, w) < SMALLEST or max(h, w) > LARGEST:
-        raise InputError(
-            f"{name} makes images of {SMALLEST} to {LARGEST} pixels per side, got {h}x{w}: resize, or use mlp"
-        )
+        made = f"{name} makes images of {SMALLEST} to {LARGEST} pixels per side"
+        raise InputError(f"{made}, got {h}x{w}: resize them with --image-size, or use --generator mlp")
     return c, h, w
 
 

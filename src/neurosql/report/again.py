@@ -13,7 +13,7 @@ from neurosql.data import readers
 from neurosql.errors import InputError
 from neurosql.modality import Modality
 from neurosql.run import Run
-from neurosql.settings import METHODS, Settings
+from neurosql.settings import METHODS, Settings, as_flags
 from neurosql.settings.methods import RECOMMENDED
 
 # Left out of the command: what the run's own split file says, and what belongs to the machine and not to the model.
@@ -32,7 +32,7 @@ def how(run: Run, folder: Path) -> str:
     reading = readers.changed(run.data.settings, run.data.reader)
     reading = {name: v for name, v in reading.items() if name not in (*SAID_BY_THE_SPLIT, *OF_THE_MACHINE)}
     words = ["neurosql", "train", run.data.source, "--split", (folder / SPLIT).as_posix()]
-    return shlex.join(words + [word for name, value in (own | reading).items() for word in _flag(name, value)])
+    return shlex.join(words + as_flags(own | reading))
 
 
 def changed(settings: Settings, modality: Modality) -> dict[str, Any]:
@@ -58,11 +58,3 @@ def _beyond(preset: str, settings: Settings, modality: Modality) -> dict[str, An
     unasked = presets.settings(settings.method, preset).resolve(modality).flat()
     usual |= {name: unasked[name] for name in asked}
     return {name: v for name, v in chosen.items() if v != usual[name] and name not in OF_THE_MACHINE}
-
-
-def _flag(name: str, value: Any) -> list[str]:
-    """A setting as a flag of the command line."""
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]

@@ -83,8 +83,9 @@ def draw_copies(run: Run, samples: np.ndarray, train: np.ndarray, found: Memoris
 
 
 def sheet(images: np.ndarray, path: Path, columns: int = 8, gap: int = 2, pixels: int = SHEET_PIXELS) -> None:
-    """Images (n, c, h, w) in [0, 1] side by side, row by row, enlarged by a whole factor."""
-    picture = Image.fromarray(tiled(images, columns, gap))
+    """Images (n, c, h, w) in [0, 1] side by side, row by row, enlarged by a whole factor; grey if they are grey."""
+    tiles = tiled(images, columns, gap)
+    picture = Image.fromarray(tiles if images.shape[1] >= 3 else np.ascontiguousarray(tiles[..., 0]))
     factor = max(1, round(pixels / picture.width))
     picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST).save(path)
 

@@ -11,6 +11,7 @@ from neurosql.settings.reading import DataSettings
 from neurosql.settings.samplers import Sampling
 from neurosql.settings.sections import GeneratorSettings, LatentSettings, TrainingSettings
 from neurosql.settings.whole import SECTIONS, Settings, section_classes
+from neurosql.settings.written import as_flags
 
 __all__ = [
     "BACKBONES",
@@ -25,5 +26,6 @@ __all__ = [
     "Sampling",
     "Settings",
     "TrainingSettings",
+    "as_flags",
     "section_classes",
 ]

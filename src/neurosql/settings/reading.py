@@ -18,7 +18,9 @@ class DataSettings:
     """What is read from disk, and how it is brought to one shape."""
 
     limit: int | None = None
-    """Read at most this many samples (of each part, if the data come in parts): a seeded, class-balanced draw."""
+    """Use at most this many samples in all, parts for validation and test included: a seeded, class-balanced draw. If
+    the data come in official parts, at most this many of each part; of mnist-sample, this many training digits, and all
+    others for validation and test."""
     image_size: int | None = None
     """Centre-crop and resize to this many pixels per side, antialiased. 0 leaves images as they are, which is also the
     default, except for celeba, afhq and oasis (64)."""
