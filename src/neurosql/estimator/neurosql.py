@@ -1,4 +1,4 @@
-"""`NeuroSQL(...).fit / transform / inverse_transform / sample`, as scikit-learn users expect."""
+"""The estimator: what its constructor takes, and its methods."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from neurosql.data import ImageSet, from_dataset
 from neurosql.data.dataset import is_dataset
 from neurosql.data.imageset import RANK, encode_labels, from_array
 from neurosql.errors import InputError
+from neurosql.estimator.parameters import documented
 from neurosql.methods.neurosql import QuantileAssignment
 from neurosql.prior import Prior
 from neurosql.settings import Settings, former
@@ -26,6 +27,7 @@ from neurosql.settings.methods import RECOMMENDED
 from neurosql.training import Stopped
 
 
+@documented
 class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A generative model by quantile assignment: one generator, no encoder, no discriminator.
 
@@ -36,9 +38,15 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     [0, 1] or 0..255, or vectors (n, p) of any finite numbers, which are standardised by column. What the samples were
     read as is printed with `verbose=1` and kept in `input_`.
 
-    The constructor's settings are those of `neurosql train`, and `neurosql train --help` explains each;
-    `random_state` is the command line's seed, and `prior` may also be an object of `neurosql.prior`. With
-    `latent_dim="auto"`, `fit` chooses the number, which `codes_` then has as columns.
+    A preset sets every argument that is None:
+
+    - `recommended` is `map` in up to three latent dimensions and `samples` in more. It is `plain` for a prior other
+      than the normal one.
+    - `map` is for a plane to look at: a mixture of components with a sublattice each.
+    - `samples` is for the best samples: the law of the codes is learnt, and `latent_dim` is chosen by the data.
+    - `photographs` is for photographs and scans.
+    - `plain` is the bare method.
+    - `paper` is the method as in the paper, with its learning rate and its loss.
 
     Attributes
     ----------
