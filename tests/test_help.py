@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from neurosql import NeuroSQL, presets
+from neurosql.estimator.parameters import documented
 from neurosql.settings import QuantileSettings, TrainingSettings, words
 
 
@@ -78,7 +79,19 @@ def test_a_class_without_source_has_no_texts():
     assert parameter.text == "None takes the preset's value: 1."
 
 
-def test_without_docstrings_the_class_can_be_used():
-    program = "import neurosql; m = neurosql.NeuroSQL(epochs=3); print(m.__doc__, m.settings().training.epochs)"
+def test_without_docstrings_nothing_is_put_into_them():
+    class Bare:
+        def __init__(self, epochs=None):
+            self.epochs = epochs
+
+    assert documented(Bare).__doc__ is None
+    # The texts of fields are no docstrings to Python: they stay where -OO leaves docstrings out.
+    program = "from neurosql.settings import QuantileSettings, words; print(words.of_fields(QuantileSettings)['snap'])"
     run = subprocess.run([sys.executable, "-OO", "-c", program], capture_output=True, text=True, timeout=120)
-    assert run.stdout.split() == ["None", "3"], run.stderr
+    assert run.stdout.strip() == words.of_fields(QuantileSettings)["snap"], run.stderr
+
+
+def test_importing_the_package_does_not_import_torch_or_read_the_texts():
+    program = "import neurosql, sys; print({'torch', 'neurosql.settings.words'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert run.stdout.strip() == "set()", run.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from neurosql import data, files
+from neurosql import files
 from neurosql import run as runs
 from neurosql.app.observer import Observer
 from neurosql.app.training import QUIET, stem_of
-from neurosql.checkpoint import RunFolder
-from neurosql.data import ImageSet
 from neurosql.errors import InputError
-from neurosql.run import Run
-from neurosql.settings import DataSettings
+from neurosql.origin import alike
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ def encode(
 ) -> Encoded:
     """Find the codes of a source's images and write them to a .npz (by default, in the run's folder) or a .csv file."""
     run = runs.open_run(path)
-    images = alike(run, RunFolder.existing(path), source, limit, skip_bad, part)
+    images = alike(run.data, run.like, source, limit, skip_bad, part)
     target = Path(out) if out else Path(path) / f"codes-{stem_of(source)}.npz"
     if target.suffix not in (".npz", ".csv"):
         raise InputError(f"can't write codes to {target}: give a .npz or a .csv file")
@@ -57,28 +53,6 @@ def encode(
     found = Encoded(codes, losses, classes, images.names, target)
     files.replace(target, _npz(found) if target.suffix == ".npz" else _csv(found))
     return found
-
-
-def alike(run: Run, folder: RunFolder, source: str, limit: int | None, skip_bad: bool, part: str) -> ImageSet:
-    """A source's images, prepared in the same way as the training images."""
-    how, _ = runs.reading_of(folder)
-    how = _as_prepared(run, dataclasses.replace(how, limit=limit, skip_bad=skip_bad, split=None, group="none"))
-    images = data.load(source, settings=how, like=run.like)
-    if part not in images.parts:
-        raise InputError(f"{source} has no {part} part: it has {', '.join(images.parts)}")
-    images = images.parts[part]
-    if images.shape != run.data.shape:
-        raise InputError(f"the model's samples have shape {run.data.shape}, but those of {source} have {images.shape}")
-    return images
-
-
-def _as_prepared(run: Run, how: DataSettings) -> DataSettings:
-    done = run.data.preparation
-    if how.image_size is None and "image_size" in done:
-        how = dataclasses.replace(how, image_size=done["image_size"])
-    if how.channels == "auto" and done.get("decoder") == "image":
-        how = dataclasses.replace(how, channels="colour" if run.data.shape[0] == 3 else "grey")
-    return how
 
 
 def _named(found: Encoded) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def sample(
         pictures.sheet(images, target, columns=max(1, round(n**0.5)))
     elif target.suffix in (".npy", ".npz"):
         content = io.BytesIO()
-        restored = run.like.restore(images)
+        restored = run.like.restore_new(images)
         if target.suffix == ".npy":
             np.save(content, restored)
         else:

@@ -16,10 +16,10 @@ from neurosql.app.observer import Observer
 from neurosql.checkpoint import CODES, HISTORY, MODEL, SCORES, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet, catalogue, check
 from neurosql.errors import InputError
+from neurosql.fitted import Run
 from neurosql.metrics.pairs import reconstruction_score
 from neurosql.metrics.score import Score
 from neurosql.report import page, pictures
-from neurosql.run import Run
 from neurosql.settings import DataSettings, Settings
 
 QUIET = Observer()
@@ -36,15 +36,6 @@ class Trained:
     scores: list[Score] = field(default_factory=list)
 
 
-def read(source: str, how: DataSettings, settings: Settings) -> ImageSet:
-    """The samples to train on, in parts: official ones, those of a split file, or drawn by the run's seed."""
-    training = settings.training
-    images = data.load(source, seed=training.seed, settings=how)
-    if how.split is not None:
-        return images
-    return images.divide(training.validation_share, how.test_share, training.seed)
-
-
 def train(
     source: str,
     settings: Settings,
@@ -56,7 +47,8 @@ def train(
 
     Raises `Stopped` after Ctrl-C: its `path` then holds a checkpoint to resume from.
     """
-    images = read(source, how or DataSettings(), settings)
+    training = settings.training
+    images = catalogue.load_in_parts(source, how or DataSettings(), training.validation_share, training.seed)
     observer.say(check.brief(images))
     path = Path(out) if out else claimed(source)
     try:

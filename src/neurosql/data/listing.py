@@ -63,6 +63,8 @@ class Arrays:
     layout: str | None = None
     classes: tuple[str, ...] | None = None
     """Names of the classes 0, 1, ..., if the labels are class numbers."""
+    columns: tuple[str, ...] = ()
+    """Names of the columns of a table."""
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:

@@ -1,42 +1,47 @@
-"""The estimator: what its constructor takes, and its methods."""
+"""The estimator: fit, transform, sample, and what follows from them."""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
-from neurosql import presets
 from neurosql import run as runs
 from neurosql.checkpoint import RunFolder
-from neurosql.data import ImageSet, from_dataset
-from neurosql.data.dataset import is_dataset
-from neurosql.data.imageset import RANK, encode_labels, from_array
+from neurosql.data import ImageSet
+from neurosql.data.given import to_array
+from neurosql.data.imageset import encode_labels
 from neurosql.errors import InputError
+from neurosql.estimator import further, lines, reading
+from neurosql.estimator.arguments import Arguments, seed_of
+from neurosql.estimator.output import delivered
 from neurosql.estimator.parameters import documented
+from neurosql.fitted import Run
 from neurosql.methods.neurosql import QuantileAssignment
 from neurosql.prior import Prior
-from neurosql.settings import Settings, former
-from neurosql.settings.methods import RECOMMENDED
+from neurosql.settings import Settings
 from neurosql.training import Stopped
+
+Callback = Callable[[dict[str, Any]], Any]
+"""Called with the figures of each epoch; True stops the training."""
 
 
 @documented
-class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class NeuroSQL(TransformerMixin, Arguments):  # type: ignore[misc]
     """A generative model by quantile assignment: one generator, no encoder, no discriminator.
 
     The codes of n images are a permutation of n fixed quantiles of the prior. `fit` alternates between fitting the
     generator to the assigned codes and solving the assignment between images and generated images.
 
-    Samples are numpy arrays or torch tensors, uint8 or float: images (n, h, w), (n, h, w, c) or (n, c, h, w) in
-    [0, 1] or 0..255, or vectors (n, p) of any finite numbers, which are standardised by column. What the samples were
-    read as is printed with `verbose=1` and kept in `input_`.
+    Samples are images (n, h, w), (n, h, w, c) or (n, c, h, w), as floats in [0, 1] or whole numbers from 0 to 255, or
+    tables (n, p) of any finite numbers, which are standardised by column. They may be numpy arrays, torch tensors,
+    lists, data frames, Pillow images, a torch Dataset or DataLoader, or the path of files. What they were read as is
+    printed with `verbose=1` and kept in `input_`. Values out of range are refused, never clipped.
 
     A preset sets every argument that is None:
 
@@ -56,6 +61,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     permutation_ : (n_train,) int64, entry i is the lattice row of training sample i.
     history_ : list of dict, the figures of each epoch.
     input_ : str, what the samples were read as.
+    run_ : the trained model, as `neurosql.fit` returns it.
     classes_ : names of the classes, if there are labels.
 
     Examples
@@ -67,155 +73,86 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     (64, 2)
     """
 
-    def __init__(
-        self,
-        latent_dim: int | str | None = None,
-        *,
-        preset: str = RECOMMENDED,
-        generator: str | None = None,
-        size: str | None = None,
-        width: int | None = None,
-        mapping: int | None = None,
-        mapping_width: int | None = None,
-        taper: bool | None = None,
-        resnet18: str | None = None,
-        conditional: bool | None = None,
-        prior: str | Prior | None = None,
-        lattice: str | None = None,
-        scale: float | None = None,
-        cost: str | None = None,
-        start: str | None = None,
-        algorithm: str | None = None,
-        subset: str | None = None,
-        assignment: str | None = None,
-        every: int | None = None,
-        momentum: float | None = None,
-        anneal: bool | None = None,
-        snap: int | None = None,
-        components: int | None = None,
-        exchange: int | None = None,
-        code_rate: float | None = None,
-        shared_rate: float | None = None,
-        law: str | None = None,
-        final_components: int | None = None,
-        match: str | None = None,
-        fresh: float | None = None,
-        fresh_batch: int | None = None,
-        fresh_every: int | None = None,
-        apart: float | None = None,
-        penalty: float | None = None,
-        strategy: str | None = None,
-        candidates: int | None = None,
-        memory: int | None = None,
-        epochs: int | None = None,
-        steps: int | None = None,
-        seconds: float | None = None,
-        batch_size: int | None = None,
-        optimizer: str | None = None,
-        learning_rate: float | None = None,
-        beta1: float | None = None,
-        beta2: float | None = None,
-        schedule: str | None = None,
-        cycle: int | None = None,
-        weight_decay: float | None = None,
-        clip: float | None = None,
-        ema: float | None = None,
-        validation_share: float | None = None,
-        patience: int | None = None,
-        validate_every: int | None = None,
-        validate_on: int | None = None,
-        checkpoint_every: int | None = None,
-        device: str | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        holdout: float | None = None,
-    ) -> None:
-        self.latent_dim = latent_dim
-        self.preset = preset
-        self.generator = generator
-        self.size = size
-        self.width = width
-        self.mapping = mapping
-        self.mapping_width = mapping_width
-        self.taper = taper
-        self.resnet18 = resnet18
-        self.conditional = conditional
-        self.prior = prior
-        self.lattice = lattice
-        self.scale = scale
-        self.cost = cost
-        self.start = start
-        self.algorithm = algorithm
-        self.subset = subset
-        self.assignment = assignment
-        self.every = every
-        self.momentum = momentum
-        self.anneal = anneal
-        self.snap = snap
-        self.components = components
-        self.exchange = exchange
-        self.code_rate = code_rate
-        self.shared_rate = shared_rate
-        self.law = law
-        self.final_components = final_components
-        self.match = match
-        self.fresh = fresh
-        self.fresh_batch = fresh_batch
-        self.fresh_every = fresh_every
-        self.apart = apart
-        self.penalty = penalty
-        self.strategy = strategy
-        self.candidates = candidates
-        self.memory = memory
-        self.epochs = epochs
-        self.steps = steps
-        self.seconds = seconds
-        self.batch_size = batch_size
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.schedule = schedule
-        self.cycle = cycle
-        self.weight_decay = weight_decay
-        self.clip = clip
-        self.ema = ema
-        self.validation_share = validation_share
-        self.patience = patience
-        self.validate_every = validate_every
-        self.validate_on = validate_on
-        self.checkpoint_every = checkpoint_every
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        # The old name of validation_share.
-        self.holdout = holdout
+    def fit(
+        self, X: Any, y: Any = None, *, out: str | Path | None = None, callback: Callback | None = None
+    ) -> NeuroSQL:
+        """Learn the generator and the codes from samples.
 
-    def settings(self) -> Settings:
-        """The constructor's arguments as checked settings."""
-        given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
-        given.pop("verbose")
-        if (old := given.pop("holdout", None)) is not None:
-            warnings.warn(former.notice("holdout", old), FutureWarning, stacklevel=3)
-            given["validation_share"] = old
-        if isinstance(given.get("prior"), Prior):
-            given["prior"] = "custom"
-        return presets.settings(seed=_seed(given.pop("random_state", None)), **given)
+        Parameters
+        ----------
+        X : array, tensor, data frame, list, Dataset, DataLoader, ImageSet, str or Path
+            The samples: see above. A list holds rows, arrays, tensors or Pillow images. Items of a torch Dataset are
+            samples, pairs of a sample and its label, or dictionaries with both. A path is read as by `neurosql train`:
+            it is divided into parts, and the model learns from the training part.
+        y : array-like of shape (n,), default=None
+            Labels, names or whole numbers. Without `conditional`, they do not enter the training.
+        out : str or Path, default=None
+            A run folder to write.
+        callback : callable, default=None
+            Called with the figures of each epoch, a dictionary as in `history_`. If it returns True, training ends as
+            if its budget were spent: the best model so far is kept, or the last one if nothing is held out.
 
-    def fit(self, X: Any, y: Any = None, *, out: str | Path | None = None) -> NeuroSQL:
-        """Learn the generator and the codes from samples, an ImageSet or a torch Dataset.
-
-        `y` are labels; without `conditional`, they do not enter the training. `out` is a run folder to write.
+        Returns
+        -------
+        self : NeuroSQL
         """
         settings = self.settings()
-        if is_dataset(X):
-            X = from_dataset(X)
-        images = X if isinstance(X, ImageSet) else self._read(X, y, reset=True)
+        before = self.run_ if self.warm_start and hasattr(self, "run_") else None
+        images = reading.to_train_on(self, X, y, settings, None if before is None else before.like)
+        if before is None:
+            return self._train(images, settings, out, callback)
+        settings = further.going_on(before, settings, images)
+        return self._train(images, settings, out, callback, further.from_images(before, images))
+
+    def fit_more(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        epochs: int | None = None,
+        out: str | Path | None = None,
+        callback: Callback | None = None,
+    ) -> NeuroSQL:
+        """Go on training, for `epochs` more epochs, with more samples if they are given.
+
+        Samples that the model knows keep their codes at the start; those of new samples X, of any kind that `transform`
+        takes, are inferred. The lattice is then laid out for all samples and matched to these codes, and training goes
+        on as usual: the schedule of the learning rate begins again, and the codes are again a permutation of the
+        lattice. If samples were held out for validation, so is a share of the new ones. `codes_` has the codes of all
+        samples, the new ones last, and `history_` goes on. A class-conditional model needs the labels `y` of X.
+
+        A model that was loaded does not have its samples any more: set `warm_start` and give all of them to `fit`.
+        """
+        before, images = self._fitted(), getattr(self, "_images", None)
+        if images is None:
+            raise InputError(
+                "this model was loaded without its training samples: set_params(warm_start=True), and give all samples "
+                "to fit"
+            )
+        settings = further.going_on(before, self.settings(), images)
+        if epochs is not None:
+            settings = replace(settings, training=replace(settings.training, epochs=epochs))
+        new = None
+        if X is not None:
+            new = reading.like_training(self, before, X, y if before.method.classes else None)
+        share, seed = settings.training.validation_share, settings.training.seed
+        images, begin = further.with_more(before, images, new, share, seed)
+        return self._train(images, settings, out, callback, begin)
+
+    def _train(
+        self,
+        images: ImageSet,
+        settings: Settings,
+        out: str | Path | None,
+        callback: Callback | None,
+        begin: runs.Beginning | None = None,
+    ) -> NeuroSQL:
         self.input_ = images.describe()
-        say = print if self.verbose else lambda line: None
+        heard: dict[str, Any] = {"hear": callback} if callback is not None else {}
+        heard |= {"progress": bool(self.verbose), "say": print if self.verbose else lambda line: None}
         try:
             law = self.prior if isinstance(self.prior, Prior) else None
-            fitted = runs.train(images, settings, out, law=law, progress=bool(self.verbose), say=say)
+            fitted = runs.train(images, settings, out, law=law, begin=begin, **heard)
         except Stopped:
             hint = f"continue with `neurosql resume {out}`" if out else "nothing was kept: use fit(..., out=FOLDER)"
             raise KeyboardInterrupt(f"training was stopped; {hint}") from None
@@ -224,19 +161,26 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Codes (n, latent_dim) of samples, seen or unseen: the nearest lattice code, refined by gradient.
 
-        A class-conditional model searches the class `y` if it is given, else the cheapest class. The code of a sample
-        does not depend on the other samples in the call.
+        X is of any kind that `fit` takes; a path is read in the same way as the training samples were, and a Pillow
+        image is a set of one. A class-conditional model searches the class `y` if it is given, else the cheapest class.
+        The code of a sample does not depend on the other samples in the call. With `set_output(transform="pandas")`,
+        the codes are a data frame with columns z1, z2, ...
         """
         return self._encode(X, y)[0]
 
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """The names of the columns of codes: z1, z2, ..."""
+        dim = self._fitted().settings.generator.dim
+        return np.array([f"z{i + 1}" for i in range(dim)], dtype=object)
+
     def inverse_transform(self, X: Any, y: Any = None) -> np.ndarray:
-        """Samples of codes (n, latent_dim), in the layout and units that `fit` was given (images in [0, 1])."""
+        """Samples of codes (n, latent_dim), in the layout and units that `fit` was given (images in [0, 1]).
+
+        A class-conditional model needs the classes `y` of the codes.
+        """
         fitted = self._fitted()
-        codes = np.asarray(X, dtype=np.float32)
-        dim = fitted.settings.generator.dim
-        if codes.ndim != 2 or codes.shape[1] != dim:
-            raise InputError(f"codes must have shape (n, {dim}), got {codes.shape}")
-        labels = self._labels(y, len(codes))
+        codes = to_array(X)
+        labels = self._labels(y, len(codes)) if codes.ndim else None
         if fitted.method.classes and labels is None:
             raise InputError("a class-conditional model needs the classes of the codes: give y")
         return fitted.like.restore(fitted.decode(codes, labels))
@@ -250,17 +194,65 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         sampler: str | None = None,
         components: int | None = None,
         fraction: float | None = None,
-    ) -> np.ndarray:
-        """n new samples. A class-conditional model draws the class `label`; by default, classes as in the training set.
+        output: str | None = None,
+    ) -> Any:
+        """Draw n new samples.
 
-        `sampler` draws codes from the prior (the default), `near` the training codes by a `fraction` of the way to a
-        draw, `truncated` to the `fraction` of draws nearest to training codes, `between` neighbouring codes, or from a
-        `gaussian` or a `mixture` of at most `components` Gaussians that is fitted to the training codes.
+        Rows of a table stay within the range of each column of the training data. Columns of whole numbers are
+        rounded, so a constant column stays constant. `run_.sample` has the samples as the generator makes them.
+
+        Parameters
+        ----------
+        n : int, default=1
+            Number of samples.
+        label : str or int, default=None
+            The class to draw from, if the model is class-conditional; None draws classes as in the training set.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draw.
+        sampler : {"prior", "apart", "near", "truncated", "between", "gaussian", "mixture"}, default=None
+            How codes are drawn. prior: from the law that the lattice belongs to; apart: the same, without the draws
+            that are most like copies of a training sample; near: draws, moved towards the nearest training code;
+            truncated: the draws that are nearest to training codes; between: points between neighbouring training
+            codes; gaussian, mixture: from a Gaussian, or a mixture of them, that is fitted to the training codes. None
+            is prior, or apart if the setting `apart` is below 1, as in the presets samples and photographs.
+        components : int, default=None
+            mixture only: largest number of its Gaussians; None is 10.
+        fraction : float, default=None
+            In [0, 1]. apart and truncated: share of the draws to keep, 0.9 and 0.7 by default. near: how far to go from
+            the nearest training code towards the draw, 0.5 by default.
+        output : {"numpy", "torch", "pandas", "pil"}, default=None
+            What to return: an array or a tensor, in the layout and units that `fit` was given (images in [0, 1]); a
+            data frame, for tables; or a list of Pillow images. None is a data frame if `fit` was given one, with its
+            columns and types, and otherwise an array.
+
+        Returns
+        -------
+        samples : array, tensor, data frame or list
+            The n samples.
         """
         fitted = self._fitted()
         chosen: dict[str, Any] = {"sampler": sampler, "components": components, "fraction": fraction}
-        made, _ = fitted.sample(n, label, _seed(random_state), **chosen)
-        return fitted.like.restore(made)
+        made, _ = fitted.sample(n, label, seed_of(random_state), **chosen)
+        return delivered(fitted, made, output)
+
+    def interpolate(
+        self, a: Any, b: Any, steps: int = 8, *, label: Any = None, codes: bool | None = None, output: str | None = None
+    ) -> Any:
+        """Samples along the straight line between two codes: `steps` of them, from a to b, both included.
+
+        a and b are samples, codes (latent_dim,), or positions of samples that were given to `fit`. The first and the
+        last result are the model's versions of a and b. `codes=True` says that a and b are codes, where samples have as
+        many numbers as codes. `output` is that of `sample`.
+
+        All lies on one line, whatever the law of the codes is. If that is a mixture (presets map, samples and
+        photographs), a line between two components leaves both on its way: there it shows what the generator makes of
+        codes that are hardly ever drawn, often a blend. A line within one component has no such gap.
+
+        A class-conditional model stays in the class `label`; without it, a and b must be of one class.
+        """
+        fitted = self._fitted()
+        line, classes = lines.between(self, a, b, steps, label, codes)
+        return delivered(fitted, fitted.decode(line, classes), output)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean loss of samples at their inferred codes: higher is better."""
@@ -278,7 +270,10 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", prior: Prior | None = None) -> NeuroSQL:
-        """The model of a run folder, written by `save` or `neurosql train`; `prior` is its prior, if custom."""
+        """The model of a run folder, written by `save` or `neurosql train`; `prior` is its prior, if custom.
+
+        `device` is a torch device, or auto: the first of cuda, mps and cpu that this machine has.
+        """
         fitted = runs.open_run(path, device, prior)
         values = fitted.settings.flat()
         if values.pop("method") != "neurosql":
@@ -288,8 +283,9 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             values["prior"] = prior
         return cls(**values | {"device": device})._adopt(fitted, None)
 
-    def _adopt(self, fitted: runs.Run, images: ImageSet | None) -> NeuroSQL:
+    def _adopt(self, fitted: Run, images: ImageSet | None) -> NeuroSQL:
         self.run_ = fitted
+        self._images = images
         self.input_ = fitted.data.description
         assert isinstance(fitted.method, QuantileAssignment)
         self.lattice_ = fitted.method.lattice.cpu().numpy()
@@ -313,32 +309,8 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _encode(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         fitted = self._fitted()
-        images = X if isinstance(X, ImageSet) else self._read(X, None, reset=False)
-        if images.shape != fitted.data.shape:
-            raise InputError(f"samples must have shape {fitted.data.shape}, got {images.shape}")
-        labels = self._labels(y, len(images))
-        if labels is not None and not fitted.method.classes:
-            labels = None
-        return fitted.encode(images.x, labels, progress=bool(self.verbose))
-
-    def _read(self, X: Any, y: Any, reset: bool) -> ImageSet:
-        """An ImageSet of whatever was given; tables go through scikit-learn's own checks."""
-        if not hasattr(X, "detach") and _rank(X) < 3:
-            X = validate_data(self, X, reset=reset, dtype=None, ensure_min_samples=2 if reset else 1)
-            if X.dtype.kind in "OUS":
-                X = X.astype(np.float64)
-        like = None if reset else self.run_.like
-        labels = None
-        if reset and y is not None and (self.conditional or _looks_like_classes(y)):
-            labels = y
-        return from_array(
-            X,
-            labels,
-            layout=like.layout if like is not None and _rank(X) == RANK[like.layout] else None,
-            mean=None if like is None else like.mean,
-            std=None if like is None else like.std,
-            minimum=2 if reset else 1,
-        )
+        images = reading.like_training(self, fitted, X)
+        return fitted.encode(images.x, self._labels(y, len(images)), progress=bool(self.verbose))
 
     def _labels(self, y: Any, n: int) -> np.ndarray | None:
         """Class numbers of labels, by the names that the model was trained with."""
@@ -347,7 +319,7 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         codes, names = encode_labels(np.full(n, y) if np.ndim(y) == 0 else y, n)
         return np.array([self.run_.class_number(name) for name in names], dtype=np.int64)[codes]
 
-    def _fitted(self) -> runs.Run:
+    def _fitted(self) -> Run:
         if not hasattr(self, "run_"):
             raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: call fit first")
         return self.run_
@@ -357,23 +329,3 @@ class NeuroSQL(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
-
-
-def _seed(random_state: Any) -> int:
-    """A seed from scikit-learn's `random_state`: an int as it is; a generator or None gives a draw."""
-    if isinstance(random_state, (int, np.integer)):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def _looks_like_classes(y: Any) -> bool:
-    try:
-        encode_labels(y, len(y))
-    except (InputError, TypeError):
-        return False
-    return True
-
-
-def _rank(X: Any) -> int:
-    """Number of axes of an array, a sparse matrix, a table or a nested list."""
-    return X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim

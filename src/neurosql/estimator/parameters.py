@@ -28,6 +28,12 @@ _NO_SETTINGS = (
         "line. None draws one.",
     ),
     Parameter("verbose", "int, default=0", "1 prints what the samples were read as, and shows the progress."),
+    Parameter(
+        "warm_start",
+        "bool, default=False",
+        "True makes the next `fit` go on from the present weights, with the same images or with others; see also "
+        "`fit_more`.",
+    ),
     Parameter("holdout", "float, default=None", "The former name of `validation_share`."),
 )
 """The arguments that are not settings of a run."""
