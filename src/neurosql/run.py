@@ -54,12 +54,15 @@ def fit(
 
 def images_of(X: Any, y: Any, settings: Settings) -> ImageSet:
     """The samples to train on, of any kind that `fit` takes."""
-    if isinstance(X, ImageSet):
-        return X
     if isinstance(X, (str, Path)):
+        if y is not None:
+            raise InputError(f"the labels of {str(X)!r} come from its files: leave out y, or read it with data.load")
         training = settings.training
         return load_in_parts(X, DataSettings(), training.validation_share, training.seed)
-    return from_dataset(X) if is_dataset(X) else from_array(X, y)
+    if isinstance(X, ImageSet) or is_dataset(X):
+        images = X if isinstance(X, ImageSet) else from_dataset(X)
+        return images if y is None else images.labelled(y)
+    return from_array(X, y)
 
 
 def _unheard(figures: dict[str, Any]) -> None:

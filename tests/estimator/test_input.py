@@ -179,7 +179,7 @@ def test_an_item_without_a_sample_is_refused():
 
 def test_values_out_of_range_are_refused_by_a_fitted_model_too(images, model):
     for use in (model.transform, model.score, model.run_.encode, model.run_.reconstruct):
-        with pytest.raises(InputError, match="1.7 in sample 2"):
+        with pytest.raises(InputError, match=r"1\.7 in sample 2"):
             use(OUTSIDE)
     with pytest.raises(InputError, match=r"a set of one, X\[None\]"):
         model.transform(images[0] / 255)
@@ -219,3 +219,28 @@ def test_scores_take_tensors(digits):
 def test_labels_may_be_a_list_of_tensors(images):
     made = data.from_array(images[:4], [torch.tensor(i) for i in (3, 1, 3, 1)])
     assert made.labels.tolist() == [1, 0, 1, 0] and made.classes == ("1", "3")
+
+
+def test_a_set_in_other_units_is_the_same_table(digits):
+    table = digits[0][:60].reshape(60, -1) * 40 + 3
+    model = NeuroSQL(**QUICK).fit(table[:40])
+    later = data.from_array(table[40:], digits[1][40:60])
+    assert np.abs(later.mean - model.run_.like.mean).max() > 1
+    like = model.run_.like
+    assert np.allclose(later.in_units_of(like).x, (table[40:] - like.mean) / like.std, atol=1e-5)
+    # In its own units, the set would be another table. Refinement blows up rounding errors of single codes.
+    assert model.score(later) == pytest.approx(model.score(table[40:]), rel=1e-4)
+    assert model.score(later.x) != pytest.approx(model.score(table[40:]), rel=1e-2)
+
+
+def test_labels_may_be_given_beside_a_dataset_or_a_set(images):
+    class Bare(Digits):
+        def __getitem__(self, i):
+            return super().__getitem__(i)[0]
+
+    labels = np.arange(40) % 3
+    for given in (Bare(images), data.from_array(images)):
+        model = NeuroSQL(**QUICK, conditional=True).fit(given, labels)
+        assert list(model.classes_) == ["0", "1", "2"]
+    with pytest.raises(InputError, match="come from its files"):
+        fit("mnist-sample", labels)

@@ -164,18 +164,29 @@ class ImageSet:
         return replace(self, pixels=new.pixels, mean=new.mean, std=new.std, columns=columns, **others)
 
     def in_units_of(self, like: ImageSet) -> ImageSet:
-        """The set with its vectors standardised, and its classes numbered, as in another set."""
-        images = self
-        if like.mean is not None and self.mean is not None:
-            assert like.std is not None
-            pixels = ((self.x * self.std + self.mean - like.mean) / like.std).astype(np.float32)
-            images = replace(images, pixels=pixels, mean=like.mean, std=like.std)
-        if images.labels is not None and like.classes and like.classes != images.classes:
-            if unknown := sorted(set(images.classes) - set(like.classes)):
-                raise InputError(f"no class {unknown[0]!r}: the model has {', '.join(like.classes)}")
-            numbers = np.array([like.classes.index(name) for name in images.classes], dtype=np.int64)
-            images = replace(images, labels=numbers[images.labels], classes=like.classes)
-        return images
+        """The set, with all its parts, with vectors standardised as in another set."""
+        if like.mean is None or self.mean is None or like.std is None or self.std is None or self.shape != like.shape:
+            return self
+        if np.array_equal(like.mean, self.mean) and np.array_equal(like.std, self.std):
+            return self
+        pixels = ((self.x * self.std + self.mean - like.mean) / like.std).astype(np.float32)
+        others: dict[str, Any] = {n: part.in_units_of(like) for n, part in self.parts.items() if n != "train"}
+        return replace(self, pixels=pixels, mean=like.mean, std=like.std, **others)
+
+    def numbered_as(self, like: ImageSet) -> ImageSet:
+        """The set, with all its parts, with its classes numbered as in another set, which has all of them."""
+        if self.labels is None or self.classes == like.classes:
+            return self
+        if unknown := sorted(set(self.classes) - set(like.classes)):
+            raise InputError(f"no class {unknown[0]!r}: the model has {', '.join(like.classes)}")
+        numbers = np.array([like.classes.index(name) for name in self.classes], dtype=np.int64)
+        others: dict[str, Any] = {n: part.numbered_as(like) for n, part in self.parts.items() if n != "train"}
+        return replace(self, labels=numbers[self.labels], classes=like.classes, **others)
+
+    def labelled(self, labels: Any) -> ImageSet:
+        """The set with other labels (n,), or None."""
+        codes, classes = encode_labels(labels, len(self))
+        return replace(self, labels=codes, classes=classes)
 
     def joined(self, more: ImageSet) -> ImageSet:
         """These samples and then those of another set in the same units, with the parts of this set."""

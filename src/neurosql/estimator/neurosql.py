@@ -134,7 +134,7 @@ class NeuroSQL(TransformerMixin, Arguments):  # type: ignore[misc]
             settings = replace(settings, training=replace(settings.training, epochs=epochs))
         new = None
         if X is not None:
-            new = reading.like_training(self, before, X, y if before.method.classes else None)
+            new = reading.like_training(self, before, X, y, labelled=bool(before.method.classes))
         share, seed = settings.training.validation_share, settings.training.seed
         images, begin = further.with_more(before, images, new, share, seed)
         return self._train(images, settings, out, callback, begin)
@@ -295,6 +295,8 @@ class NeuroSQL(TransformerMixin, Arguments):  # type: ignore[misc]
         self.n_iter_ = len(fitted.history)
         if fitted.like.classes:
             self.classes_ = np.array(fitted.like.classes)
+        elif hasattr(self, "classes_"):
+            del self.classes_
         if not fitted.data.modality.axes:
             self.n_features_in_ = fitted.data.shape[0]
         self._n_features_out = fitted.settings.generator.dim

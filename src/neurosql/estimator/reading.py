@@ -25,29 +25,33 @@ from neurosql.settings import Settings
 
 def to_train_on(model: BaseEstimator, X: Any, y: Any, settings: Settings, like: ImageSet | None) -> ImageSet:
     """The samples to train on; in the units of `like` where a trained model goes on."""
+    conditional = settings.generator.conditional
     if isinstance(X, (ImageSet, str, Path)) or is_dataset(X):
         images = runs.images_of(X, y, settings)
-        return images if like is None else images.in_units_of(like)
-    labels = y if y is not None and (settings.generator.conditional or looks_like_classes(y)) else None
-    images = _from_array(model, X, labels, like, reset=True)
-    return images if like is None else images.in_units_of(like)
+    else:
+        labels = y if y is not None and (conditional or looks_like_classes(y)) else None
+        images = _from_array(model, X, labels, like, reset=True)
+    if like is None:
+        return images
+    images = images.in_units_of(like)
+    return images.numbered_as(like) if conditional else images
 
 
-def like_training(model: BaseEstimator, run: Run, X: Any, y: Any = None) -> ImageSet:
-    """Samples for a trained model, in its units; with labels, if they are given."""
+def like_training(model: BaseEstimator, run: Run, X: Any, y: Any = None, labelled: bool = False) -> ImageSet:
+    """Samples for a trained model, in its units; `labelled` keeps the labels that they have, or takes y."""
     like = run.like
     if isinstance(X, (str, Path)):
-        return alike(run.data, like, str(X))
-    if is_dataset(X):
-        images = from_dataset(X).in_units_of(like)
-    elif isinstance(X, ImageSet):
-        images = X
+        images = alike(run.data, like, str(X))
+    elif isinstance(X, ImageSet) or is_dataset(X):
+        images = X if isinstance(X, ImageSet) else from_dataset(X)
+        images = images if y is None else images.labelled(y)
     else:
-        images = _from_array(model, X, y, like, reset=False).in_units_of(like)
+        images = _from_array(model, X, y, like, reset=False)
     if images.shape != tuple(run.data.shape):
         hint = ": give a set of one, X[None]" if _is_single(X, run) else ""
         raise InputError(f"samples must have shape {tuple(run.data.shape)}, got {images.shape}{hint}")
-    return images
+    images = images.in_units_of(like)
+    return images.numbered_as(like) if labelled else images.labelled(None)
 
 
 def _from_array(model: BaseEstimator, X: Any, labels: Any, like: ImageSet | None, reset: bool) -> ImageSet:
