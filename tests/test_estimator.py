@@ -29,8 +29,9 @@ def test_constructor_has_every_setting_and_takes_the_presets_where_none_is_given
     sections = [*section_classes("neurosql").values(), *(BACKBONES[name].settings for name in BACKBONES)]
     names = {f.name for section in sections for f in dataclasses.fields(section)}
     parameters = NeuroSQL().get_params()
-    assert parameters.keys() == names - {"seed"} | {"random_state", "verbose", "holdout", "preset"}
-    assert {name for name, value in parameters.items() if value is not None} == {"preset", "verbose", "random_state"}
+    own = {"random_state", "verbose", "warm_start", "preset"}
+    assert parameters.keys() == names - {"seed"} | own | {"holdout"}
+    assert {name for name, value in parameters.items() if value is not None} == own
     for preset in METHODS["neurosql"].presets():
         assert NeuroSQL(preset=preset).settings() == presets.settings(preset=preset)
     assert NeuroSQL(preset="map", components=1, mapping=0).settings().flat()["components"] == 1

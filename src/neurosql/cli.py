@@ -496,11 +496,12 @@ def _flag(name: str) -> str:
 
 def _sentences(error: Obstacles, arguments: list[str]) -> str:
     """All that is in the way; if that is more than one thing, one line for each and the command that settles them."""
-    if len(error.found) == 1:
-        return error.found[0]
+    found = [_with_flags(sentence) for sentence in error.found]
+    if len(found) == 1:
+        return found[0]
     lines = [
-        f"{len(error.found)} things are in the way:",
-        *(f"  {number}. {s}" for number, s in enumerate(error.found, 1)),
+        f"{len(found)} things are in the way:",
+        *(f"  {number}. {sentence}" for number, sentence in enumerate(found, 1)),
     ]
     if error.settled_by and arguments[:1] == ["train"]:
         settled = shlex.join(["neurosql", *arguments, *as_flags(error.settled_by)])

@@ -26,6 +26,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -85,8 +86,12 @@ class Cost:
             raise InputError(f"cost must be one of {', '.join(NAMES)}, got {name!r}")
         return cls(*weights[name])
 
-    def paired(self, x: Tensor, y: Tensor) -> Tensor:
-        """l(x_i, y_i) for two tensors of one shape (n, ...): (n,), differentiable once in both."""
+    def paired(self, x: Tensor | np.ndarray, y: Tensor | np.ndarray) -> Tensor:
+        """l(x_i, y_i) for two tensors of one shape (n, ...): (n,), differentiable once in both.
+
+        Arrays are taken as tensors, and bytes as pixels from 0 to 255, here and in `matrix`.
+        """
+        x, y = as_images(x), as_images(y)
         if x.shape != y.shape:
             raise InputError(f"paired images must have one shape, got {tuple(x.shape)} and {tuple(y.shape)}")
         if self.chroma:
@@ -102,12 +107,15 @@ class Cost:
         return total
 
     @torch.no_grad()
-    def matrix(self, x: Tensor, y: Tensor, memory: int = DEFAULT_MEMORY, stride: int = 1) -> Tensor:
+    def matrix(
+        self, x: Tensor | np.ndarray, y: Tensor | np.ndarray, memory: int = DEFAULT_MEMORY, stride: int = 1
+    ) -> Tensor:
         """C[i, k] = l(x_i, y_k) for x (n, ...) and y (m, ...): (n, m), on x's device.
 
         The temporaries take at most about `memory` bytes besides the result, whatever n and m are. A `stride` above 1
         averages SSIM over every stride-th window position only: cheaper, and no longer quite the paired loss.
         """
+        x, y = as_images(x), as_images(y)
         if x.shape[1:] != y.shape[1:]:
             raise InputError(f"images must have one shape, got {tuple(x.shape[1:])} and {tuple(y.shape[1:])}")
         if memory <= 0:
@@ -199,7 +207,8 @@ class Cost:
             norms = flat_y2.square().sum(1)
         for block, out in zip(flat_x.split(rows), result.split(rows)):
             if l1:
-                total = out.new_zeros(out.shape, dtype=torch.float64)
+                # Apple's devices have no float64.
+                total = out.new_zeros(out.shape, dtype=torch.float32 if out.device.type == "mps" else torch.float64)
                 for p in range(0, pixels, _L1_PIXELS):
                     some = slice(p, p + _L1_PIXELS)
                     total += torch.cdist(block[:, some], flat_y[:, some], p=1.0)
@@ -211,7 +220,24 @@ class Cost:
         return result
 
 
-def matrix(x: Tensor, y: Tensor, cost: str | Cost = "ssim+l1", memory: int = DEFAULT_MEMORY, stride: int = 1) -> Tensor:
+def as_images(x: Tensor | np.ndarray) -> Tensor:
+    """Images as a tensor of floats: an array as a tensor, bytes divided by 255, other whole numbers as they are."""
+    if isinstance(x, Tensor) and x.is_floating_point():
+        return x
+    # Half floats of numpy are a way to store numbers, not to compute with them.
+    images = x if isinstance(x, Tensor) else torch.tensor(x if x.dtype != np.float16 else x.astype(np.float32))
+    if images.is_floating_point():
+        return images
+    return images.float() / 255 if images.dtype == torch.uint8 else images.float()
+
+
+def matrix(
+    x: Tensor | np.ndarray,
+    y: Tensor | np.ndarray,
+    cost: str | Cost = "ssim+l1",
+    memory: int = DEFAULT_MEMORY,
+    stride: int = 1,
+) -> Tensor:
     """The cost matrix C[i, k] = l(x_i, y_k) for images in [0, 1], (n, c, *spatial), or vectors, (n, p)."""
     return (Cost.named(cost) if isinstance(cost, str) else cost).matrix(x, y, memory, stride)
 

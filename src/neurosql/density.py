@@ -49,7 +49,7 @@ class Mixture:
         """
         if not torch.isfinite(codes).all():
             raise InputError("some codes are not finite, so no density can be fitted: try a lower learning_rate")
-        points, dim = codes.double().cpu(), codes.shape[1]
+        points, dim = codes.cpu().double(), codes.shape[1]
         groups = [torch.arange(len(points))]
         if labels is not None:
             groups = [torch.nonzero(labels.cpu() == label).flatten() for label in range(classes or 0)]

@@ -117,7 +117,8 @@ def _squared_distances(flat: Tensor) -> Tensor:
     result = torch.zeros(len(flat), len(flat), dtype=torch.float64)
     for part in flat.split(_TOGETHER, 1):
         # Centred, because |x|^2 + |y|^2 - 2 <x, y> loses digits where the norms are large.
-        centred = part.double() - part.double().mean(0)
+        exact = part.cpu().double()
+        centred = exact - exact.mean(0)
         norms = centred.square().sum(1)
         result += norms[:, None] + norms - 2 * centred @ centred.T
     return result.clamp_(min=0).fill_diagonal_(0)

@@ -6,11 +6,11 @@ from tqdm import tqdm
 
 from neurosql.data import ImageSet
 from neurosql.errors import InputError
+from neurosql.fitted import Run
 from neurosql.metrics.context import Context
 from neurosql.metrics.evaluation import PAIRS, Evaluation, Options
 from neurosql.metrics.records import FAMILIES, RESOURCE, SCORES, ScoreRecord, record_of
 from neurosql.registry import imported
-from neurosql.run import Run
 
 __all__ = ["PAIRS", "Evaluation", "Options", "evaluate"]
 

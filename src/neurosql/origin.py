@@ -6,10 +6,12 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from neurosql.data import ImageSet
+from neurosql.data import ImageSet, load
 from neurosql.data.catalogue import absolute
 from neurosql.data.listing import Reading
+from neurosql.errors import InputError
 from neurosql.modality import Modality, of_shape
+from neurosql.settings import DataSettings
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class Origin:
     skipped: list[list[str]] = field(default_factory=list)
     """Files that were left out, with the reason."""
 
+    columns: tuple[str, ...] = ()
+    """Names of the columns of a table, if it has any."""
+    column_types: tuple[str, ...] = ()
+    """Their types, if the table was a data frame."""
+
     @property
     def modality(self) -> Modality:
         """What kind of samples these are."""
@@ -78,6 +85,8 @@ class Origin:
             preparation=read.preparation,
             notes=read.all_notes(),
             skipped=[list(pair) for pair in read.skipped],
+            columns=() if images.columns is None else images.columns.names,
+            column_types=() if images.columns is None else images.columns.types,
         )
 
     def record(self) -> dict[str, Any]:
@@ -89,4 +98,39 @@ class Origin:
         """The origin from a `record`, also one of another version: unknown entries are left out."""
         known = {f.name for f in dataclasses.fields(cls)}
         values = {name: value for name, value in record.items() if name in known}
-        return cls(**values | {name: tuple(values[name]) for name in ("shape", "classes")})
+        tuples = {"shape", "classes"} | ({"columns", "column_types"} & values.keys())
+        return cls(**values | {name: tuple(values[name]) for name in tuples})
+
+
+def alike(
+    origin: Origin,
+    like: ImageSet,
+    source: str,
+    limit: int | None = None,
+    skip_bad: bool | None = None,
+    part: str = "train",
+) -> ImageSet:
+    """A part of a source, prepared in the same way as the training images, which `like` is an empty set of.
+
+    `skip_bad` is, by default, what it was for the training images.
+    """
+    how = DataSettings.from_record(origin.settings)
+    skips = how.skip_bad if skip_bad is None else skip_bad
+    how = as_prepared(origin, dataclasses.replace(how, limit=limit, skip_bad=skips, split=None, group="none"))
+    images = load(source, settings=how, like=like)
+    if part not in images.parts:
+        raise InputError(f"{source} has no {part} part: it has {', '.join(images.parts)}")
+    images = images.parts[part]
+    if images.shape != origin.shape:
+        raise InputError(f"the model's samples have shape {origin.shape}, but those of {source} have {images.shape}")
+    return images
+
+
+def as_prepared(origin: Origin, how: DataSettings) -> DataSettings:
+    """How to read samples so that they come out as the training images did."""
+    done = origin.preparation
+    if how.image_size is None and "image_size" in done:
+        how = dataclasses.replace(how, image_size=done["image_size"])
+    if how.channels == "auto" and origin.modality.is_picture and done.get("decoder", "image") == "image":
+        how = dataclasses.replace(how, channels="colour" if origin.shape[0] == 3 else "grey")
+    return how

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-import platform
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,186 +12,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import neurosql
 from neurosql import dimension, methods, presets, prior
 from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet, from_array, from_dataset
 from neurosql.data.account import account
+from neurosql.data.catalogue import load_in_parts
+from neurosql.data.columns import Columns
 from neurosql.data.dataset import is_dataset
 from neurosql.errors import InputError
-from neurosql.generators import Generator
-from neurosql.methods.base import USUAL, Method, Task
+from neurosql.fitted import RANGES, STATISTICS, Run
+from neurosql.methods.base import Task
 from neurosql.origin import Origin
 from neurosql.settings import DataSettings, Sampling, Settings, former
+from neurosql.settings.sections import AUTO
 from neurosql.trained_on import TrainedOn
 from neurosql.training import Diverged, Stopped, Trainer, Used
 
-STATISTICS = ("data.mean", "data.std")
-NO_LABELS = "conditional needs labels: one folder per class, 'labels' in the .npz, or y; else leave out --conditional"
-
-
-@dataclasses.dataclass
-class Run:
-    """A fitted model with all that is needed to use it: its settings, the shape of its data and its codes."""
-
-    settings: Settings
-    data: Origin
-    """What the training images were."""
-    method: Method
-    like: ImageSet
-    """An empty set with the layout, classes and column statistics of the training images."""
-    index: np.ndarray
-    """Positions of the training images in the given data; the rest was held out."""
-    labels: np.ndarray | None
-    """Labels of the training images."""
-    history: list[dict[str, Any]]
-    used: Used | None = None
-    """What the training used: steps, time and memory."""
-    split: dict[str, Any] | None = None
-    """Positions in the source of the samples of each part."""
-    usual: Sampling = USUAL
-    """How samples are drawn by default."""
-    notes: list[str] = dataclasses.field(default_factory=list)
-    """What was chosen by the training images, and why: sentences for the user."""
-    names: np.ndarray | None = None
-    """Names of the files of the training images, if each has one."""
-    remembered: TrainedOn | None = None
-    """What an opened run remembers of its training images; see `trained_on`."""
-
-    @property
-    def has_codes(self) -> bool:
-        """Whether samples have codes: GAN and diffusion have none."""
-        return self.method.has_codes
-
-    def trained_on(self) -> TrainedOn | None:
-        """Digests, losses and names of the training images.
-
-        None if samples have no codes, or if the run was made by version 0.1.0, which did not keep them.
-        """
-        if self.remembered is None and self.has_codes and hasattr(self.method, "x"):
-            return TrainedOn.of(self.method, self.method.x, self.names)
-        return self.remembered
-
-    def code_table(self) -> dict[str, np.ndarray]:
-        """What is known about each training image, without a search, as columns of n rows.
-
-        `positions` in the source; `names` of the files and `labels` (names of classes), if there are any; `parts`,
-        which is `train` for all; `rows` of the lattice, for methods that assign images to one; `losses` of the
-        reconstructions, if they were kept; and `codes` (n, d).
-        """
-        if not self.has_codes:
-            raise InputError(f"{self.settings.method} has no codes: samples come from noise")
-        known = self.trained_on()
-        positions = self.index if self.split is None else np.array(self.split["train"], np.int64)
-        columns: dict[str, np.ndarray | None] = {
-            "positions": positions,
-            "names": None if known is None else known.names,
-            "labels": None if self.labels is None else np.array(self.like.classes)[self.labels],
-            "parts": np.full(len(positions), "train"),
-            "rows": rows.numpy() if (rows := getattr(self.method, "permutation", None)) is not None else None,
-            "losses": None if known is None else known.losses,
-            "codes": self.method.codes.cpu().numpy(),
-        }
-        return {name: values for name, values in columns.items() if values is not None}
-
-    def reconstruct(self) -> np.ndarray:
-        """The model's version of each training image, (n, *shape)."""
-        return self.method.reconstruct().cpu().numpy()
-
-    def sample(
-        self,
-        n: int,
-        label: Any = None,
-        seed: int | None = None,
-        *,
-        sampler: str | None = None,
-        steps: int | None = None,
-        components: int | None = None,
-        fraction: float | None = None,
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """n new images (n, *shape) and, in the class-conditional case, their class numbers.
-
-        `sampler` is one of those in the method's record, by default its usual one; `steps`, `components` and `fraction`
-        are for samplers that have them.
-        """
-        return self.draw(n, label, seed, Sampling(sampler, steps, components, fraction))
-
-    def draw(
-        self, n: int, label: Any = None, seed: int | None = None, how: Sampling = USUAL
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """`sample`, with the choice of a sampler as one value."""
-        if n < 1:
-            raise InputError(f"the number of samples must be at least 1, got {n}")
-        random = torch.Generator()
-        random.manual_seed(seed) if seed is not None else random.seed()
-        images, labels = self.method.sample(n, self.class_number(label), random, self.usual if how == USUAL else how)
-        return images.cpu().numpy(), None if labels is None else labels.cpu().numpy()
-
-    def class_number(self, label: Any) -> int | None:
-        """The number of the class of that name."""
-        if label is None:
-            return None
-        if not self.method.classes:
-            raise InputError(
-                f"this model is not class-conditional, got label {label!r}: train it with conditional=True"
-            )
-        if str(label) not in self.like.classes:
-            raise InputError(f"no class {str(label)!r}: the model has {', '.join(self.like.classes)}")
-        return self.like.classes.index(str(label))
-
-    def encode(
-        self, images: np.ndarray, labels: np.ndarray | None = None, progress: bool = False
-    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-        """Codes (n, d), class numbers and losses of images (n, *shape)."""
-        device = self.method.device
-        x = torch.from_numpy(np.ascontiguousarray(images)).to(device)
-        y = None if labels is None else torch.from_numpy(labels).to(device)
-        codes, found, losses = self.method.encode(x, y, progress=progress)
-        return codes.cpu().numpy(), None if found is None else found.cpu().numpy(), losses.cpu().numpy()
-
-    def decode(self, codes: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-        """Images (n, *shape) of codes (n, d)."""
-        z = torch.from_numpy(np.ascontiguousarray(codes, dtype=np.float32)).to(self.method.device)
-        y = None if labels is None else torch.from_numpy(labels).to(z.device)
-        return self.method.decode(z, y).cpu().numpy()
-
-    def save(self, folder: RunFolder) -> None:
-        """Write the weights and the codes; the settings were written when the run began."""
-        networks = self.method.networks
-        weights = {f"{name}.{k}": v for name in networks for k, v in networks[name].state_dict().items()}
-        if self.like.mean is not None and self.like.std is not None:
-            weights |= dict(zip(STATISTICS, map(torch.from_numpy, (self.like.mean, self.like.std))))
-        folder.write_tensors(MODEL, weights)
-        codes = self.method.kept()
-        codes["index"] = torch.from_numpy(self.index)
-        if self.labels is not None:
-            codes["labels"] = torch.from_numpy(self.labels)
-        known = self.trained_on()
-        if known is None:
-            folder.write_tensors(CODES, codes)
-        else:
-            folder.write_tensors(CODES, codes | known.tensors(), known.plain())
-        if self.split is not None:
-            folder.write_json(SPLIT, self.split)
-        if self.used is not None:
-            folder.write_json(USED, dataclasses.asdict(self.used))
-
-    def config(self) -> dict[str, Any]:
-        """What `config.json` holds besides its format."""
-        return {
-            "method": self.settings.method,
-            "version": neurosql.__version__,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": {
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "numpy": np.__version__,
-            },
-            "threads": torch.get_num_threads(),
-            "settings": self.settings.sections(),
-            "networks": {name: _network(network) for name, network in self.method.networks.items()},
-            "data": self.data.record(),
-        }
+NO_LABELS = "conditional=True needs labels: one folder per class, 'labels' in the .npz, or y; else leave it out"
 
 
 def fit(
@@ -204,14 +40,60 @@ def fit(
     budget: str = "laptop",
     out: str | Path | None = None,
     progress: bool = False,
+    callback: Callable[[dict[str, Any]], Any] | None = None,
     **settings: Any,
 ) -> Run:
-    """Train the named method on samples (an array, a tensor, a torch Dataset or an ImageSet), with labels y.
+    """Train the named method on samples, with labels y.
+
+    The samples are an array, a tensor, a list of these or of Pillow images, a torch Dataset or DataLoader, an ImageSet,
+    or what `neurosql train` takes: a path, `NAME:PATH` or `mnist-sample`, which is then divided into parts as there.
+    Use `data.load` to choose how files are read.
 
     `preset` and `budget` are those of `neurosql train`. `settings` are its settings by name; they override both.
+    `callback` is called with the figures of each epoch, a dictionary; training stops early if it returns True.
     """
-    images = X if isinstance(X, ImageSet) else from_dataset(X) if is_dataset(X) else from_array(X, y)
-    return train(images, presets.settings(method, preset, budget, **settings), out, progress=progress)
+    chosen = presets.settings(method, preset, budget, **settings)
+    return train(images_of(X, y, chosen), chosen, out, progress=progress, hear=callback or _unheard)
+
+
+def images_of(X: Any, y: Any, settings: Settings) -> ImageSet:
+    """The samples to train on, of any kind that `fit` takes."""
+    if isinstance(X, (str, Path)):
+        if y is not None:
+            raise InputError(f"the labels of {str(X)!r} come from its files: leave out y, or read it with data.load")
+        training = settings.training
+        return load_in_parts(X, DataSettings(), training.validation_share, training.seed)
+    if isinstance(X, ImageSet) or is_dataset(X):
+        images = X if isinstance(X, ImageSet) else from_dataset(X)
+        return images if y is None else images.labelled(y)
+    return from_array(X, y)
+
+
+def _unheard(figures: dict[str, Any]) -> None:
+    """For callers that do not follow the training."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Beginning:
+    """A trained model to go on from."""
+
+    run: Run
+    codes: np.ndarray | None = None
+    """(n, d): codes of the images, NaN where they are not known; those are encoded. None encodes all."""
+    index: np.ndarray | None = None
+    """Which of the images to train on; None divides them anew."""
+
+    def codes_of(self, images: ImageSet, index: np.ndarray) -> np.ndarray:
+        """Codes (m, d) of the images `index`."""
+        dim = self.run.settings.generator.dim
+        codes = np.full((len(index), dim), np.nan, np.float32) if self.codes is None else self.codes[index]
+        unknown = np.flatnonzero(np.isnan(codes).any(1))
+        if len(unknown):
+            labels = images.labels if self.run.method.classes else None
+            codes = codes.copy()
+            some = index[unknown]
+            codes[unknown] = self.run.encode(images.x[some], None if labels is None else labels[some])[0]
+        return codes
 
 
 def train(
@@ -221,22 +103,34 @@ def train(
     law: prior.Prior | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
-    hear: Callable[[dict[str, Any]], None] = lambda figures: None,
+    hear: Callable[[dict[str, Any]], Any] = _unheard,
+    begin: Beginning | None = None,
 ) -> Run:
     """Train a model on images and, if `out` is given, write a run folder; `law` is a prior given in Python.
 
-    `say` is called with lines for the user, and `hear` with the figures of each epoch.
+    `begin` is a trained model to go on from. Its history comes first.
+
+    `say` is called with lines for the user, and `hear` with the figures of each epoch: if it returns True, training
+    ends early, as if its budget were spent.
 
     Raises `Stopped` after Ctrl-C: the folder then holds a checkpoint to resume from, and the model so far.
     """
-    run, heldout = _prepare(images, settings, law)
+    run, heldout = _prepare(images, settings, law, None if begin is None else begin.index)
     folder = None if out is None else RunFolder.create(out)
     if folder is not None:
         folder.write_config(run.config())
         folder.write_json(SPLIT, run.split)
     say(_summary(run, images))
-    run.method.start()
-    return _fit(run, images, heldout, folder, progress, hear)
+    if begin is None:
+        run.method.start()
+        return _fit(run, images, heldout, folder, progress, hear)
+    run.history[:] = begin.run.history
+    if folder is not None:
+        for figures in run.history:
+            folder.append_history(figures)
+    codes = torch.from_numpy(begin.codes_of(images, run.index)).to(run.method.device)
+    run.method.start_from(begin.run.method, codes)
+    return _fit(run, images, heldout, folder, progress, hear, at_once=True)
 
 
 def resume(
@@ -245,7 +139,7 @@ def resume(
     source: str | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
-    hear: Callable[[dict[str, Any]], None] = lambda figures: None,
+    hear: Callable[[dict[str, Any]], Any] = _unheard,
 ) -> Run:
     """Continue a stopped run; `read(source, (how, seed))` returns its images, in the same parts.
 
@@ -295,14 +189,19 @@ def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
     return how, origin.seed
 
 
-def _prepare(images: ImageSet, settings: Settings, law: prior.Prior | None = None) -> tuple[Run, ImageSet | None]:
-    """The model before its first step, and the images held out for validation."""
+def _prepare(
+    images: ImageSet, settings: Settings, law: prior.Prior | None = None, chosen: np.ndarray | None = None
+) -> tuple[Run, ImageSet | None]:
+    """The model before its first step, and the images held out for validation: all but the `chosen` ones, if any."""
     settings = settings.resolve(images.modality)
     training = settings.training
     index, heldout = np.arange(len(images)), images.validation
     parts = images.split_record()
     if heldout is None:
-        index, rest = images.split(training.validation_share, training.seed)
+        if chosen is None:
+            index, rest = images.split(training.validation_share, training.seed)
+        else:
+            index, rest = chosen, np.setdiff1d(index, chosen)
         heldout = images.take(rest) if len(rest) else None
         places = np.array(parts["train"], np.int64)
         parts |= {"train": places[index].tolist()} | ({"validation": places[rest].tolist()} if len(rest) else {})
@@ -333,9 +232,11 @@ def _fit(
     heldout: ImageSet | None,
     folder: RunFolder | None,
     progress: bool,
-    hear: Callable[[dict[str, Any]], None],
+    hear: Callable[[dict[str, Any]], Any],
     begun: tuple[dict[str, Tensor], dict[str, Any]] | None = None,
+    at_once: bool = False,
 ) -> Run:
+    """Train to the end. `at_once` writes a checkpoint before the first step."""
     device = run.method.x.device
     validation = None
     if heldout is not None:
@@ -348,16 +249,18 @@ def _fit(
             tensors, plain = trainer.state()
             folder.write_tensors(CHECKPOINT, tensors, plain | {"records": len(run.history), "complete": complete})
 
-    def record(figures: dict[str, Any]) -> None:
+    def record(figures: dict[str, Any]) -> bool:
         run.history.append(figures)
         if folder is not None:
             folder.append_history(figures)
-        hear(figures)
+        return bool(hear(copy.deepcopy(figures)))
 
     x, labels = _tensors(images, run.index, device)
     trainer = Trainer(run.method, x, labels, run.settings.training, validation, save, record, progress)
     if begun is not None:
         trainer.load_state(*begun)
+    if at_once:
+        save(trainer)
     try:
         trainer.run()
     except Stopped as stop:
@@ -385,7 +288,10 @@ def _keep(run: Run, trainer: Trainer, folder: RunFolder | None) -> None:
 
 
 def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = None) -> Run:
-    """The model of a run folder, ready to sample, encode and decode; `law` is its prior, if it was given in Python."""
+    """The model of a run folder, ready to sample, encode and decode; `law` is its prior, if it was given in Python.
+
+    `device` is a torch device, or auto: the first of cuda, mps and cpu that this machine has.
+    """
     folder = RunFolder.existing(path)
     config = folder.config()
     settings = settings_of(config)
@@ -408,6 +314,7 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
             mean=mean,
             std=std,
             source=data.source,
+            columns=_columns(weights, data),
         )
         labels = codes["labels"].numpy() if "labels" in codes else None
         used = Used(**folder.read_json(USED)) if folder.has(USED) else None
@@ -420,6 +327,14 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
         return Run(settings, data, method, like, index, labels, history, used, split, usual, [], names, kept)
     except (KeyError, TypeError, RuntimeError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
+
+
+def _columns(weights: dict[str, Tensor], data: Origin) -> Columns | None:
+    """What is known about the columns of a table; early runs do not know it."""
+    if not weights.keys() >= set(RANGES):
+        return None
+    low, high, whole = (weights[name].numpy() for name in RANGES)
+    return Columns(low, high, whole, data.columns, data.column_types)
 
 
 def origin_of(config: dict[str, Any]) -> Origin:
@@ -445,18 +360,14 @@ def _tensors(images: ImageSet, index: np.ndarray, device: torch.device) -> tuple
 
 
 def _device(name: str) -> torch.device:
+    if name == AUTO:
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} can't be used: {str(error).splitlines()[0]}") from None
     return device
-
-
-def _network(network: torch.nn.Module) -> dict[str, Any]:
-    """What `config.json` says about a network."""
-    described = network.config() if isinstance(network, Generator) else {}
-    return described | {"parameters": sum(p.numel() for p in network.parameters())}
 
 
 def _summary(run: Run, images: ImageSet) -> str:

@@ -70,7 +70,7 @@ def truncated(known: Known, choice: Sampling, n: int, random: torch.Generator) -
     fraction = 1.0 if choice.fraction is None else choice.fraction
     drawn, labels = known.usual(max(n, round(n / max(fraction, 1e-3))), random)
     distances = nearest_codes(known, drawn, labels, 1)[0][:, 0]
-    kept = distances.argsort(stable=True)[:n]
+    kept = distances.argsort(stable=True)[:n].to(drawn.device)
     kept = kept[torch.randperm(n, generator=random).to(kept.device)]
     return drawn[kept], None if labels is None else labels[kept]
 
@@ -162,20 +162,23 @@ def novelty(known: Known, remade: Tensor, z: Tensor, labels: Tensor | None) -> T
 
 
 def nearest_codes(known: Known, z: Tensor, labels: Tensor | None, count: int) -> tuple[Tensor, Tensor]:
-    """Distances and rows (n, count) of the training codes nearest to z (n, d), those of the same class if labelled.
+    """Distances, in float64, and rows (n, count) of the training codes nearest to z (n, d): of its class, if labelled.
 
     There are fewer columns if there are fewer codes; a class with fewer codes repeats its nearest one.
     """
     chunk = max(1, MEMORY // (8 * len(known.codes)))
+    # Apple's devices have no float64.
+    place = torch.device("cpu") if z.device.type == "mps" else z.device
+    drawn, codes = z.to(place).double(), known.codes.to(place).double()
     parts = []
     for i in range(0, len(z), chunk):
-        distances = torch.cdist(z[i : i + chunk].double(), known.codes.double())
+        distances = torch.cdist(drawn[i : i + chunk], codes)
         if labels is not None and known.labels is not None:
-            distances[labels[i : i + chunk, None] != known.labels] = torch.inf
+            distances[(labels[i : i + chunk, None] != known.labels).to(place)] = torch.inf
         values, rows = distances.topk(min(count, len(known.codes)), largest=False)
         parts.append((values, torch.where(values.isinf(), rows[:, :1], rows)))
     distances, rows = (torch.cat(part) for part in zip(*parts))
-    return distances, rows
+    return distances, rows.to(z.device)
 
 
 SAMPLERS: dict[str, Sampler] = {

@@ -57,8 +57,9 @@ class Used:
 class Trainer:
     """Trains a method on images (n, ...) for a budget.
 
-    `save(trainer)` is called for each checkpoint and `record(figures)` once per epoch. `state` and `load_state` carry
-    everything that decides what comes next, so that a resumed run takes the same steps as one that was not stopped.
+    `save(trainer)` is called for each checkpoint and `record(figures)` once per epoch; if that returns True, training
+    ends as if its budget were spent. `state` and `load_state` carry everything that decides what comes next, so that a
+    resumed run takes the same steps as one that was not stopped.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Trainer:
         settings: TrainingSettings,
         heldout: tuple[Tensor, Tensor | None] | None = None,
         save: Callable[[Trainer], None] | None = None,
-        record: Callable[[Record], None] | None = None,
+        record: Callable[[Record], bool | None] | None = None,
         progress: bool = False,
     ) -> None:
         self.method, self.x, self.labels, self.settings, self.heldout = method, x, labels, settings, heldout
@@ -210,12 +211,13 @@ class Trainer:
         self.epoch, self.batch, self.losses = self.epoch + 1, 0, {}
         figures |= self._validate()
         figures["seconds"] = {part: round(seconds, 4) for part, seconds in self.method.clock.read().items()}
-        if self.record is not None:
-            self.record(figures)
+        enough = bool(self.record(figures)) if self.record is not None else False
         self.shown |= {k: figures[k] for k in ("loss", "cost", "changed", "heldout_loss") if k in figures}
         bar.set_postfix({name: f"{value:.3f}" for name, value in self.shown.items()}, refresh=False)
-        if self.phase == "main" and self._main_is_over():
+        if self.phase == "main" and (enough or self._main_is_over()):
             self._close()
+        elif enough:
+            self.closing_epochs = self.epoch
         elif self.epoch % self.settings.checkpoint_every == 0:
             self._checkpoint()
 

@@ -18,7 +18,8 @@ from neurosql.checkpoint import RunFolder
 from neurosql.data import ImageSet
 from neurosql.data.check import counts
 from neurosql.errors import InputError, Obstacles
-from neurosql.run import Run
+from neurosql.fitted import Run
+from neurosql.origin import as_prepared
 from neurosql.settings import DataSettings
 from neurosql.trained_on import TrainedOn
 
@@ -112,7 +113,7 @@ def alike(
 ) -> tuple[ImageSet, list[str]]:
     """A source's images, prepared in the same way as the training images, and how they were converted."""
     how, _ = runs.reading_of(folder)
-    how = _as_prepared(run, dataclasses.replace(how, limit=limit, skip_bad=skip_bad, split=None, group="none"))
+    how = as_prepared(run.data, dataclasses.replace(how, limit=limit, skip_bad=skip_bad, split=None, group="none"))
     before = ""
     try:
         images = data.load(source, settings=how, like=run.like)
@@ -167,15 +168,6 @@ def _known(run: Run, folder: RunFolder) -> tuple[TrainedOn | None, str]:
     except InputError as error:
         return None, f"they can't be read again: {error}"
     return TrainedOn.of(run.method, torch.from_numpy(train.x), train.names), ""
-
-
-def _as_prepared(run: Run, how: DataSettings) -> DataSettings:
-    done = run.data.preparation
-    if how.image_size is None and "image_size" in done:
-        how = dataclasses.replace(how, image_size=done["image_size"])
-    if how.channels == "auto" and done.get("decoder") == "image":
-        how = dataclasses.replace(how, channels="colour" if run.data.shape[0] == 3 else "grey")
-    return how
 
 
 def _converting(run: Run, how: DataSettings) -> DataSettings:

@@ -13,9 +13,9 @@ import numpy as np
 from neurosql import files
 from neurosql import run as runs
 from neurosql.errors import InputError
+from neurosql.fitted import Run
 from neurosql.modality import Modality
 from neurosql.report import pictures
-from neurosql.run import Run
 from neurosql.settings import Sampling
 
 
@@ -86,7 +86,7 @@ def _check_free(target: Path) -> None:
 
 def _array(run: Run, images: np.ndarray, labels: np.ndarray | None, suffix: str) -> bytes:
     content = io.BytesIO()
-    restored = run.like.restore(images)
+    restored = run.like.restore_new(images)
     if suffix == ".npy":
         np.save(content, restored)
     else:

@@ -16,14 +16,16 @@ from neurosql import run as runs
 from neurosql.app.observer import Observer
 from neurosql.checkpoint import CODES, HISTORY, MODEL, SCORES, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet, catalogue, check
+from neurosql.data.catalogue import load_in_parts
 from neurosql.data.obstacles import suggested_side
 from neurosql.errors import InputError, Obstacles
+from neurosql.fitted import Run
 from neurosql.generators.grid import image_shape
 from neurosql.metrics.pairs import reconstruction_score
 from neurosql.metrics.score import Score
 from neurosql.modality import of_shape
 from neurosql.report import page, pictures
-from neurosql.run import NO_LABELS, Run
+from neurosql.run import NO_LABELS
 from neurosql.settings import DataSettings, Settings
 from neurosql.settings.sections import AUTO
 
@@ -45,12 +47,9 @@ def read(source: str, how: DataSettings, settings: Settings) -> ImageSet:
     """The samples to train on, in parts: official ones, those of a split file, or drawn by the run's seed."""
     training = settings.training
     try:
-        images = data.load(source, seed=training.seed, settings=how)
+        return load_in_parts(source, how, training.validation_share, training.seed)
     except Obstacles as error:
         raise _with_the_model_s(error, settings) from None
-    if how.split is not None:
-        return images
-    return images.divide(training.validation_share, how.test_share, training.seed)
 
 
 def _with_the_model_s(error: Obstacles, settings: Settings) -> Obstacles:
@@ -80,7 +79,8 @@ def train(
 
     Raises `Stopped` after Ctrl-C: its `path` then holds a checkpoint to resume from.
     """
-    images = read(source, how or DataSettings(), settings)
+    training = settings.training
+    images = catalogue.load_in_parts(source, how or DataSettings(), training.validation_share, training.seed)
     observer.say(check.brief(images))
     path = Path(out) if out else claimed(source)
     try:

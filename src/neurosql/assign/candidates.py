@@ -159,7 +159,7 @@ def solve(
     with _clock(seconds, "complete"):
         permutation, completed = _complete(matching.columns, a, b, cost, x, y)
         matched = cost.entries(x, y, torch.arange(n, device=x.device), torch.from_numpy(permutation).to(x.device))
-    mean = float(matched.double().mean())
+    mean = float(matched.cpu().double().mean())
     gap, error = _estimate(mean, matching, chosen.numpy(), sampled)
     return CandidateAssignment(
         permutation=torch.from_numpy(permutation),
@@ -303,7 +303,7 @@ def _slope(a: Tensor, b: Tensor, graph: Graph, costs: np.ndarray) -> float:
     at = np.arange(len(own)) - np.repeat(np.cumsum(degrees) - degrees, degrees) + np.repeat(starts, degrees)
     rows = torch.from_numpy(own * step).to(a.device)
     columns = torch.from_numpy(graph.indices[at].astype(np.int64)).to(a.device)
-    distances = (a[rows] - b[columns]).square().sum(1).double().cpu().numpy()
+    distances = (a[rows] - b[columns]).square().sum(1).cpu().double().numpy()
     values = costs[at].astype(np.float64)
 
     def centred(z: np.ndarray) -> np.ndarray:

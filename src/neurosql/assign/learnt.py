@@ -30,7 +30,7 @@ LEAST = 1e-6
 
 def follow(law: Mixture, codes: Tensor, blocks: list[Block], prior: Prior, seed: int) -> Layout:
     """The law of codes (n, d), estimated anew from a law near it, and its lattice: for each block, one class or all."""
-    points = codes.detach().double().cpu()
+    points = codes.detach().cpu().double()
     weights, means, factors = law.weights.clone(), law.means.clone(), law.factors.clone()
     for block in blocks:
         label = block.label or 0
@@ -49,7 +49,7 @@ def laid_out(law: Mixture, codes: Tensor, blocks: list[Block], prior: Prior, see
 
     The lattice rows of a block stay the same rows, divided among its components.
     """
-    points = codes.detach().double().cpu()
+    points = codes.detach().cpu().double()
     weights, lattice = torch.zeros_like(law.weights), torch.empty_like(points)
     parts = []
     for block in blocks:
@@ -96,7 +96,7 @@ def _improved(law: Mixture, z: Tensor) -> Mixture:
 
 def whitened(laid: Layout, codes: Tensor) -> tuple[Tensor, Tensor]:
     """Codes (n, d) and lattice (n, d), each in the coordinates in which its component is standard normal."""
-    points, quantiles = codes.detach().double().cpu().clone(), laid.lattice.clone()
+    points, quantiles = codes.detach().cpu().double().clone(), laid.lattice.clone()
     # Parts are in the order of classes and components, without those that are empty.
     for part, (label, component) in zip(laid.parts, torch.nonzero(laid.law.weights > 0).tolist(), strict=True):
         mean, factor = laid.law.means[label, component], laid.law.factors[label, component]

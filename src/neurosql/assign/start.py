@@ -30,7 +30,7 @@ def pca_permutation(x: Tensor, lattice: Tensor, random: torch.Generator, by_cand
         return torch.arange(n)
     scores = pca_scores(x, dim, random)
     ranks = rankdata(scores, method="ordinal", axis=0).astype(np.int64) - 1
-    points = lattice.to(torch.float64).cpu()
+    points = lattice.cpu().to(torch.float64)
     normalised = torch.from_numpy(np.take_along_axis(np.sort(points.numpy(), axis=0), ranks, axis=0))
     if by_candidates:
         return candidates.solve(Cost.named("l2"), normalised.float(), points.float()).permutation
@@ -39,7 +39,7 @@ def pca_permutation(x: Tensor, lattice: Tensor, random: torch.Generator, by_cand
 
 def pca_scores(x: Tensor, dim: int, random: torch.Generator) -> np.ndarray:
     """The first `dim` principal scores (n, dim) of x (n, ...), n at least 2; random ones beyond the data's rank."""
-    n, flat = len(x), x.flatten(1).to(torch.float64).cpu().numpy()
+    n, flat = len(x), x.flatten(1).cpu().to(torch.float64).numpy()
     components = min(dim, n, flat.shape[1])
     scores = np.empty((n, dim))
     # Of samples that are all alike, the estimator would divide no variance by none.

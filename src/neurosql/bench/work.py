@@ -26,7 +26,7 @@ from neurosql.bench.jobs import JOB, LOCK, PLANE, REASON, RUN, SAMPLES
 from neurosql.bench.jobs import RESULT as ROW
 from neurosql.checkpoint import CHECKPOINT, CONFIG, MODEL, SPLIT
 from neurosql.errors import InputError
-from neurosql.run import Run
+from neurosql.fitted import Run
 
 SHOWN = 36
 PLANE_DIM = 2

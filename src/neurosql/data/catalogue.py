@@ -66,6 +66,12 @@ def load(
     return _parted(whole, chosen, settings, reader.own, seed)
 
 
+def load_in_parts(source: str | Path, how: DataSettings, validation_share: float, seed: int) -> ImageSet:
+    """Read a source to train on, in parts: official ones, those of a split file, or drawn by seed."""
+    images = load(source, seed=seed, settings=how)
+    return images if how.split is not None else images.divide(validation_share, how.test_share, seed)
+
+
 def find(source: str) -> tuple[ReaderRecord | None, Path]:
     """The reader that `NAME:PATH` names, if any, and the path. An InputError if the path does not exist."""
     name, colon, rest = source.partition(":")
@@ -243,6 +249,8 @@ def _converted(
             images = from_array(values, layout=layout, mean=mean, std=std)
         channels = {str(images.shape[0]): len(images)} if images.modality.is_picture else {}
         images = _channels(images, settings.channels)
+        if images.columns is not None:
+            images = replace(images, columns=replace(images.columns, names=found.columns))
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
     record: dict[str, Any] = {"decoder": "array", "channels": settings.channels}

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from neurosql.data import splits, store
+from neurosql.data.columns import Columns, named
+from neurosql.data.given import as_pixels, finite, numbers, to_array, top_of
 from neurosql.data.listing import Reading
 from neurosql.errors import InputError
 from neurosql.modality import Modality, of_shape
@@ -46,6 +48,8 @@ class ImageSet:
     """Layout of the array before it was brought to channels first: a key of `LAYOUTS`."""
     mean: np.ndarray | None = None
     std: np.ndarray | None = None
+    columns: Columns | None = field(default=None, repr=False)
+    """What is known about the columns, if the samples are vectors."""
     source: str = "array"
     """Where the samples came from."""
     names: np.ndarray | None = field(default=None, repr=False)
@@ -149,6 +153,7 @@ class ImageSet:
             return self
         values = {name: part.x * self.std + self.mean for name, part in self.parts.items()}
         new = from_array(values["train"], layout="np")
+        columns = None if self.columns is None or new.columns is None else self.columns.within(new.columns)
         others: dict[str, Any] = {
             name: replace(
                 part, pixels=((values[name] - new.mean) / new.std).astype(np.float32), mean=new.mean, std=new.std
@@ -156,7 +161,48 @@ class ImageSet:
             for name, part in self.parts.items()
             if name != "train"
         }
-        return replace(self, pixels=new.pixels, mean=new.mean, std=new.std, **others)
+        return replace(self, pixels=new.pixels, mean=new.mean, std=new.std, columns=columns, **others)
+
+    def in_units_of(self, like: ImageSet) -> ImageSet:
+        """The set, with all its parts, with vectors standardised as in another set."""
+        if like.mean is None or self.mean is None or like.std is None or self.std is None or self.shape != like.shape:
+            return self
+        if np.array_equal(like.mean, self.mean) and np.array_equal(like.std, self.std):
+            return self
+        pixels = ((self.x * self.std + self.mean - like.mean) / like.std).astype(np.float32)
+        others: dict[str, Any] = {n: part.in_units_of(like) for n, part in self.parts.items() if n != "train"}
+        return replace(self, pixels=pixels, mean=like.mean, std=like.std, **others)
+
+    def numbered_as(self, like: ImageSet) -> ImageSet:
+        """The set, with all its parts, with its classes numbered as in another set, which has all of them."""
+        if self.labels is None or self.classes == like.classes:
+            return self
+        if unknown := sorted(set(self.classes) - set(like.classes)):
+            raise InputError(f"no class {unknown[0]!r}: the model has {', '.join(like.classes)}")
+        numbers = np.array([like.classes.index(name) for name in self.classes], dtype=np.int64)
+        others: dict[str, Any] = {n: part.numbered_as(like) for n, part in self.parts.items() if n != "train"}
+        return replace(self, labels=numbers[self.labels], classes=like.classes, **others)
+
+    def labelled(self, labels: Any) -> ImageSet:
+        """The set with other labels (n,), or None."""
+        codes, classes = encode_labels(labels, len(self))
+        return replace(self, labels=codes, classes=classes)
+
+    def joined(self, more: ImageSet) -> ImageSet:
+        """These samples and then those of another set in the same units, with the parts of this set."""
+        both = self.labels is not None and more.labels is not None
+        columns = self.columns if more.columns is None or self.columns is None else self.columns.joined(more.columns)
+        return replace(
+            self,
+            pixels=np.concatenate([self.x, more.x]),
+            labels=np.concatenate([self.labels, more.labels]) if both else None,
+            classes=self.classes if both else (),
+            subjects=None,
+            names=None,
+            rows=None,
+            columns=columns,
+            reading=None,
+        )
 
     def split_record(self) -> dict[str, list[int]]:
         """The positions in the source of each part's samples, as in `split.json`."""
@@ -168,6 +214,11 @@ class ImageSet:
     def restore(self, x: np.ndarray) -> np.ndarray:
         """Samples of this set's shape, converted back to the layout and units of the caller's array."""
         return to_layout(x if self.mean is None else x * self.std + self.mean, self.layout)
+
+    def restore_new(self, x: np.ndarray) -> np.ndarray:
+        """`restore` for new samples: rows of a table stay within the range of each column, and whole where it is."""
+        restored = self.restore(x)
+        return restored if self.columns is None else self.columns.settled(restored)
 
 
 def to_layout(x: np.ndarray, layout: str) -> np.ndarray:
@@ -195,14 +246,16 @@ def from_array(
     mean: np.ndarray | None = None,
     std: np.ndarray | None = None,
     minimum: int = 1,
+    top: int | None = None,
 ) -> ImageSet:
-    """An ImageSet from a numpy array or a torch tensor, uint8 or float.
+    """An ImageSet from a numpy array, a torch tensor, or a list of arrays, tensors or Pillow images.
 
     Without a `layout` the shape decides: (n, p) are vectors and (n, h, w) grey images. With four dimensions, the axis
-    of length 1 or 3 has the channels; (n, h, w, c) wins if both axes qualify. uint8 is divided by 255. `mean` and
+    of length 1 or 3 has the channels; (n, h, w, c) wins if both axes qualify. Pixels are floats in [0, 1], uint8, or
+    other whole numbers: from 0 to 255 if one is above 1, otherwise 0 and 1; `top`, 1 or 255, says which. `mean` and
     `std` standardise vectors by an earlier set's statistics instead of their own.
     """
-    array = _numpy(x)
+    array = to_array(x)
     layout = layout or guess_layout(array)
     if layout not in LAYOUTS:
         raise InputError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
@@ -213,8 +266,9 @@ def from_array(
     if len(array) < minimum:
         raise InputError(f"at least {minimum} samples are needed, got n_samples = {len(array)}")
 
+    columns = None
     if layout == "np":
-        values = _finite(array.astype(np.float64), "values")
+        values = finite(numbers(array), "values")
         if mean is None or std is None:
             mean, std = values.mean(0), values.std(0)
             # A constant column, up to rounding, carries nothing: leave it at zero instead of blowing up its noise.
@@ -224,21 +278,23 @@ def from_array(
                 f"X has {values.shape[1]} features, but NeuroSQL is expecting {len(mean)} features as input"
             )
         samples = ((values - mean) / std).astype(np.float32)
+        columns = Columns.of(values, *named(x)) if len(values) else None
     else:
+        white = top or top_of(array)
         samples = store.empty(channels_first(array, layout).shape, np.float32)
         for rows in store.pieces(len(array), samples[:1].nbytes):
-            samples[rows] = channels_first(_pixels(array[rows], rows.start), layout)
+            samples[rows] = channels_first(as_pixels(array[rows], white, rows.start), layout)
         mean = std = None
     samples = np.ascontiguousarray(samples, dtype=np.float32)
     codes, classes = encode_labels(labels, len(samples))
-    return ImageSet(samples, codes, classes, layout=layout, mean=mean, std=std, source=source)
+    return ImageSet(samples, codes, classes, layout=layout, mean=mean, std=std, columns=columns, source=source)
 
 
 def encode_labels(labels: Any, n: int) -> tuple[np.ndarray | None, tuple[str, ...]]:
     """Labels of any discrete kind as int64 codes and the sorted names of the classes."""
     if labels is None:
         return None, ()
-    values = np.asarray(_numpy(labels))
+    values = to_array(labels)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (n,):
@@ -249,15 +305,6 @@ def encode_labels(labels: Any, n: int) -> tuple[np.ndarray | None, tuple[str, ..
         values = values.astype(np.int64)
     names, codes = np.unique(values, return_inverse=True)
     return codes.astype(np.int64), tuple(str(name) for name in names)
-
-
-def _numpy(x: Any) -> np.ndarray:
-    if hasattr(x, "detach"):
-        x = x.detach().cpu().numpy()
-    array = np.asarray(x)
-    if array.dtype.kind == "c":
-        raise InputError("Complex data not supported: give real numbers")
-    return array
 
 
 def layout_of(shape: tuple[int, ...]) -> str:
@@ -282,29 +329,3 @@ def guess_layout(array: np.ndarray) -> str:
         )
     hint = "Reshape your data: (n, p), (n, h, w), (n, h, w, c) or (n, c, h, w) is expected"
     raise InputError(f"got an array of {array.ndim} dimension(s), shape {array.shape}. {hint}")
-
-
-def _finite(values: np.ndarray, what: str, start: int = 0) -> np.ndarray:
-    good = np.isfinite(values)
-    if not good.all():
-        where = start + int(np.argwhere(~good)[0][0])
-        kind = "NaN" if np.isnan(values[~good]).any() else "infinity"
-        raise InputError(f"{what} must be finite, got {kind} in sample {where}")
-    return values
-
-
-def _pixels(array: np.ndarray, start: int = 0) -> np.ndarray:
-    """Pixels as float32 in [0, 1]; `start` is the number of the first sample."""
-    if array.dtype == np.uint8:
-        return array.astype(np.float32) / np.float32(255)
-    if array.dtype == np.bool_:
-        return array.astype(np.float32)
-    if array.dtype.kind not in "fiu":
-        raise InputError(f"pixels must be uint8 or float, got {array.dtype}")
-    pixels = _finite(array, "pixels", start).astype(np.float32)
-    low, high = (float(pixels.min()), float(pixels.max())) if pixels.size else (0.0, 0.0)
-    if low < -1e-6 or high > 1 + 1e-6:
-        raise InputError(
-            f"pixels must lie in [0, 1] (or be uint8), got values from {low:g} to {high:g}: rescale them first"
-        )
-    return pixels.clip(0, 1)

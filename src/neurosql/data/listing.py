@@ -65,6 +65,8 @@ class Arrays:
     layout: str | None = None
     classes: tuple[str, ...] | None = None
     """Names of the classes 0, 1, ..., if the labels are class numbers."""
+    columns: tuple[str, ...] = ()
+    """Names of the columns of a table."""
     notes: list[str] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     """Samples of the source that are not among the values, with the reason."""

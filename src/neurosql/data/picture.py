@@ -37,7 +37,7 @@ def _picture(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
             # The decoder can halve a JPEG as it goes; twice the wanted size leaves the antialiasing to `resize`.
             opened.draft(None, (2 * prep.size, 2 * prep.size))
         image = ImageOps.exif_transpose(opened) if "exif" in opened.info else opened
-        image = _plain(image)
+        image = plain(image)
         if prep.channels == "grey" and image.mode != "L":
             image = image.convert("L")
         if prep.size:
@@ -62,8 +62,8 @@ def centre(width: int, height: int) -> tuple[int, int, int, int]:
     return left, top, left + side, top + side
 
 
-def _plain(image: Image.Image) -> Image.Image:
-    """The picture in mode L or RGB."""
+def plain(image: Image.Image) -> Image.Image:
+    """A Pillow image in mode L or RGB."""
     if image.mode in ("L", "RGB"):
         return image
     if image.mode == "1":

@@ -61,8 +61,8 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
     if labels is not None and _are_real(labels):
         notes.append("the label column holds real numbers and is left out")
         labels = None
-    subjects = None if subjects is None else np.asarray(subjects).astype(str)
-    return Arrays(table, labels, subjects, layout="np", notes=notes, skipped=skipped)
+    groups = None if subjects is None else np.asarray(subjects).astype(str)
+    return Arrays(table, labels, groups, layout="np", columns=tuple(numbers), notes=notes, skipped=skipped)
 
 
 def _csv(tree: Tree) -> dict[str, Any]:

@@ -187,6 +187,10 @@ class Method(ABC):
     def start(self) -> None:  # noqa: B027
         """Called before the very first step, but not when a run resumes."""
 
+    def start_from(self, before: Method, codes: Tensor) -> None:
+        """Called in place of `start`, to go on from a trained model: its networks, and codes (n, d) of the images."""
+        raise InputError(f"{self.record.name} can't go on from a trained model: train a new one")
+
     def optimizers(self) -> dict[str, list[nn.Parameter]]:
         """The parameters that each optimiser trains, by the name that `update` takes."""
         return {name: list(network.parameters()) for name, network in self.networks.items()}

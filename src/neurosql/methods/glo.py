@@ -92,7 +92,7 @@ class GLO(Searched):
 
     def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
         """The share of the codes that are on the sphere."""
-        return {"on_sphere": float((self.codes.norm(dim=1) > self.radius * (1 - 1e-4)).double().mean())}
+        return {"on_sphere": float((self.codes.norm(dim=1) > self.radius * (1 - 1e-4)).cpu().double().mean())}
 
     def finish(self) -> None:
         """Fit the Gaussian of the codes."""

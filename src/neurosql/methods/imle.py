@@ -111,7 +111,7 @@ class IMLE(Searched):
             places, costs, rejected = self.nearest(self.x[rows], codes, block.label)
             self.codes[rows] = codes[places]
             distinct = len(places.unique()) / len(rows)
-            figures = [float(costs.double().mean()), distinct, float(rejected.double().mean())]
+            figures = [float(costs.cpu().double().mean()), distinct, float(rejected.cpu().double().mean())]
             total += len(rows) / len(self.x) * torch.tensor(figures, dtype=torch.float64)
         self.figures = total.tolist()
 

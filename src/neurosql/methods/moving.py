@@ -78,9 +78,9 @@ class SharedSteps:
         self.scores = scores - scores.mean(0)
         self.weights = (torch.randn(r, FEATURES, generator=random) / math.sqrt(r)).to(scores)
         self.biases = (0.5 * torch.randn(FEATURES, generator=random)).to(scores)
-        sums = scores.new_zeros(2, FEATURES, dtype=torch.float64)
+        sums = torch.zeros(2, FEATURES, dtype=torch.float64)
         for some in self.scores.split(CHUNK):
-            raw = self._raw(some).double()
+            raw = self._raw(some).cpu().double()
             sums += torch.stack([raw.sum(0), raw.square().sum(0)])
         mean = sums[0] / n
         self.mean = mean.to(scores)

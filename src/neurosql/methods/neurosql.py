@@ -38,7 +38,7 @@ from neurosql.assign.strategies import STRATEGIES, Figures, Solution, Strategy
 from neurosql.cost import Cost
 from neurosql.encode import decode
 from neurosql.generators.base import Generator
-from neurosql.methods.base import Batch, Task, Update
+from neurosql.methods.base import Batch, Method, Task, Update
 from neurosql.methods.fresh import FreshSamples, even_draws
 from neurosql.methods.moving import CodeSteps, Motion, SharedSteps
 from neurosql.methods.quantiles import QuantileCodes
@@ -109,12 +109,28 @@ class QuantileAssignment(QuantileCodes):
 
     def start(self) -> None:
         """The first permutation pi^(0), and the codes Z^(0): Q_pi, or the PCA scores that the lattice then follows."""
-        n = len(self.x)
-        self.permutation = torch.empty(n, dtype=torch.int64)
+        self.permutation = torch.empty(len(self.x), dtype=torch.int64)
         if self.settings.start == "scores":
             self._begin_at_scores()
         else:
             self._begin_on_lattice()
+        self._begin_duals()
+
+    def start_from(self, before: Method, codes: Tensor) -> None:
+        """The generator of a trained model, and its lattice laid out for these images and matched to their codes.
+
+        Codes begin where they are. They are put on the lattice at once where no assignment of all images would do it.
+        """
+        assert isinstance(before, QuantileAssignment)
+        self.generator.load_state_dict(before.generator.state_dict())
+        self.permutation = torch.empty(len(self.x), dtype=torch.int64)
+        self._begin_near(before.law, codes, self.codes_strategies)
+        if self.settings.law == "fixed" and (self.settings.algorithm != "full" or not self.settings.every):
+            self.codes = self.lattice[self.permutation]
+        self._begin_duals()
+
+    def _begin_duals(self) -> None:
+        n = len(self.x)
         self.row_duals = torch.zeros(n, dtype=torch.float64)
         self.column_duals = torch.zeros(n, dtype=torch.float64)
         self.offers.begin_epoch(self.random)

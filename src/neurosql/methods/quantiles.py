@@ -100,12 +100,26 @@ class QuantileCodes(Searched):
     def _lay_out(self, laid: Layout, strategies: dict[str, Strategy]) -> None:
         """Take over a lattice and its law, and match them to the codes."""
         self.lattice, self.parts, self.law = laid.lattice.to(self.codes), laid.parts, laid.law
-        codes, quantiles = whitened(laid, self.codes)
+        self._match(*whitened(laid, self.codes), strategies)
+
+    def _match(self, codes: Tensor, quantiles: Tensor, strategies: dict[str, Strategy]) -> None:
+        """The permutation that matches quantiles (n, d) to codes (n, d), least squares, part by part."""
         for block in self.parts:
             strategy = strategies[self.settings.strategy_for(len(block))]
             nothing = Warm(torch.zeros(len(block), dtype=torch.float64), torch.full((len(block),), -1))
             found = strategy.solve(block, codes, quantiles[block.columns], nothing)[0]
             self.permutation[block.rows] = block.columns[found.permutation]
+
+    def _begin_near(self, law: Mixture | None, codes: Tensor, strategies: dict[str, Strategy]) -> None:
+        """Take codes (n, d) that an earlier model gave the images, and match the lattice to them.
+
+        `law` is the mixture that they had; its lattice is laid out anew, with as many points as there are codes.
+        """
+        self.codes = codes.to(self.lattice)
+        if self.law is None:
+            self._match(self.codes, self.lattice, strategies)
+        else:
+            self._lay_out(laid_out(law or self.law, self.codes, self.blocks, self.prior, self.seed), strategies)
 
     def _standardise(self) -> None:
         """Give the codes the mean and the mean variance of the prior; the generator makes the same images of them.
@@ -113,8 +127,8 @@ class QuantileCodes(Searched):
         A law that follows the codes also follows them when they all grow or drift.
         """
         assert self.law is not None
-        shift = self.codes.double().mean(0).cpu()
-        factor = float(self.codes.double().var(0).mean().sqrt()) / self.prior.scale or 1.0
+        shift = self.codes.cpu().double().mean(0)
+        factor = float(self.codes.cpu().double().var(0).mean().sqrt()) / self.prior.scale or 1.0
         self.generator.take_codes(shift, factor)
         self.codes, self.lattice = ((z - shift.to(z)) / factor for z in (self.codes, self.lattice))
         self.law = self.law.in_units(shift, factor)
@@ -156,7 +170,8 @@ class QuantileCodes(Searched):
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         self._take(tensors)
-        if self.law is not None and self.settings.law == "learnt":
+        # Early runs keep no law that is fixed: it is the one that was laid out.
+        if self.law is not None and "density.weights" in tensors:
             self.law = Mixture.from_tensors(tensors)
             self.parts = parts_of(self.law, self.blocks)
 

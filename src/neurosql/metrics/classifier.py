@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, max_pool2d, relu
 from tqdm import tqdm
 
+from neurosql.metrics.arrays import takes_tensors
 from neurosql.metrics.features import Features, chunked
 from neurosql.modality import of_shape
 
@@ -108,6 +109,7 @@ class Downstream:
     n: int
 
 
+@takes_tensors
 def evaluate_classifier(net: Classifier, x: np.ndarray, labels: np.ndarray) -> Downstream:
     """Accuracy, and precision and recall averaged over classes, on images (n, *shape) and labels (n,)."""
     predicted = chunked(net)(x).argmax(1)

@@ -10,6 +10,7 @@ from sklearn.manifold import trustworthiness
 from sklearn.metrics import silhouette_score
 from sklearn.neighbors import NearestNeighbors
 
+from neurosql.metrics.arrays import takes_tensors
 from neurosql.metrics.context import Context
 from neurosql.metrics.measure import Measure
 from neurosql.metrics.records import ScoreRecord
@@ -43,6 +44,7 @@ def measure(context: Context, records: list[ScoreRecord]) -> None:
             context.add(record, Measure.of(found[record.name]), record.modes[0], n)
 
 
+@takes_tensors
 def purity(codes: np.ndarray, labels: np.ndarray) -> Measure:
     """Mean share of the nearest others with the same label; the floor is what random labels give."""
     shares = knn_purity(codes, labels)
@@ -50,6 +52,7 @@ def purity(codes: np.ndarray, labels: np.ndarray) -> Measure:
     return Measure(shares.mean(), mean_interval(shares), floor=float(classes @ classes))
 
 
+@takes_tensors
 def knn_purity(codes: np.ndarray, labels: np.ndarray, k: int = NEAREST) -> np.ndarray:
     """The share of the k nearest others of each code (n, d) that have the same label, (n,)."""
     k = min(k, len(codes) - 1)
@@ -61,12 +64,14 @@ def knn_purity(codes: np.ndarray, labels: np.ndarray, k: int = NEAREST) -> np.nd
     return (same.sum(1) - itself.any(1) - (missing & same[:, -1])) / k
 
 
+@takes_tensors
 def silhouette(codes: np.ndarray, labels: np.ndarray, seed: int = 0) -> float:
     """Mean silhouette of the classes in the space of codes, on at most 2,000 of them; -1 to 1."""
     some = np.random.default_rng(seed).permutation(len(codes))[:MOST]
     return float(silhouette_score(codes[some], labels[some]))
 
 
+@takes_tensors
 def neighbourhood_trust(x: np.ndarray, codes: np.ndarray, k: int = NEAREST, seed: int = 0) -> float:
     """Trustworthiness of the codes as a map of the images, on at most 2,000 of them; 0 to 1."""
     some = np.random.default_rng(seed).permutation(len(codes))[:MOST]
@@ -74,11 +79,13 @@ def neighbourhood_trust(x: np.ndarray, codes: np.ndarray, k: int = NEAREST, seed
     return float(trustworthiness(x[some].reshape(len(some), -1), codes[some], n_neighbors=k))
 
 
+@takes_tensors
 def share_in_use(codes: np.ndarray) -> float:
     """Distinct codes over all codes: 1 when no two images share one."""
     return len(np.unique(codes, axis=0)) / len(codes)
 
 
+@takes_tensors
 def drift(codes: np.ndarray, prior_draws: np.ndarray) -> float:
     """Variance of the codes over variance of draws from the law that is sampled: 1 when they agree."""
     return float(codes.var(0).sum() / prior_draws.var(0).sum())

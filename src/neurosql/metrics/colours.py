@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from neurosql.colour import chroma
+from neurosql.metrics.arrays import takes_tensors
 from neurosql.metrics.features import Features, chunked
 from neurosql.metrics.measure import Measure
 
@@ -52,6 +53,7 @@ SPACES: dict[str, Features] = {"mean chroma": mean_chroma, "colour histogram": c
 """The descriptions by name, as feature spaces of scores."""
 
 
+@takes_tensors
 def chroma_spread(made: np.ndarray, real: np.ndarray) -> Measure:
     """The smaller over the larger of two spreads, root of tr Cov, of mean chromas made (n, 2) and real (m, 2).
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from neurosql.errors import InputError
+from neurosql.metrics.arrays import takes_tensors
 
 
+@takes_tensors
 def frechet_distance(x: np.ndarray, y: np.ndarray) -> float:
     """d^2 for features x (n, p) and y (m, p), n and m at least 2; covariances with n - 1."""
     if min(len(x), len(y)) < 2:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from neurosql.errors import InputError
+from neurosql.metrics.arrays import takes_tensors
 from neurosql.metrics.measure import Measure
 from neurosql.metrics.neighbours import squared_distances
 from neurosql.metrics.statistics import jackknife_interval
@@ -43,6 +44,7 @@ def median_bandwidths(x: np.ndarray, at_most: int = 1000) -> tuple[float, ...]:
     return tuple(factor * (middle or 1.0) for factor in (0.5, 1.0, 2.0))
 
 
+@takes_tensors
 def mmd(x: np.ndarray, y: np.ndarray, kernel: Kernel, chunk: int = 2048) -> tuple[float, tuple[float, float]]:
     """MMD^2 of features x (n, p) and y (m, p), n and m at least 3, and its 95 % interval."""
     n, m = len(x), len(y)
@@ -71,11 +73,13 @@ def _row_sums(x: np.ndarray, kernel: Kernel, chunk: int) -> np.ndarray:
     return sums
 
 
+@takes_tensors
 def kid(made: np.ndarray, real: np.ndarray) -> Measure:
     """KID of two sets of features."""
     return Measure(*mmd(made, real, cubic_kernel))
 
 
+@takes_tensors
 def gaussian_mmd(made: np.ndarray, real: np.ndarray) -> Measure:
     """MMD^2 of two sets of features, with Gaussians as wide as the typical distance between real ones."""
     return Measure(*mmd(made, real, gaussian_kernel(median_bandwidths(real))))

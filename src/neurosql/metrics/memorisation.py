@@ -30,6 +30,7 @@ import torch
 
 from neurosql.cost import Cost
 from neurosql.errors import InputError
+from neurosql.metrics.arrays import takes_tensors
 from neurosql.metrics.statistics import proportion_interval
 
 EXPECTED = 0.01
@@ -159,6 +160,7 @@ def divided(n: int, size: int, subjects: np.ndarray | None = None) -> list[np.nd
     return [places for part in range(count) if len(places := np.flatnonzero(of == part))]
 
 
+@takes_tensors
 def nearest_images(cost: Cost, x: np.ndarray, among: np.ndarray, rows: int = 1024) -> tuple[np.ndarray, np.ndarray]:
     """The index of the image in `among` (n, ...) that is nearest to each x (m, ...), and their loss, (m,) each."""
     others = torch.from_numpy(np.ascontiguousarray(among))

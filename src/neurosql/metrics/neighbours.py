@@ -13,10 +13,12 @@ from __future__ import annotations
 import numpy as np
 
 from neurosql.errors import InputError
+from neurosql.metrics.arrays import takes_tensors
 
 NEAREST = 5
 
 
+@takes_tensors
 def prdc(real: np.ndarray, generated: np.ndarray, k: int = NEAREST, chunk: int = 1024) -> dict[str, float]:
     """The four scores for features real (n, p) and generated (m, p)."""
     n, m = len(real), len(generated)
@@ -40,6 +42,7 @@ def prdc(real: np.ndarray, generated: np.ndarray, k: int = NEAREST, chunk: int =
     }
 
 
+@takes_tensors
 def neighbours(made: np.ndarray, real: np.ndarray) -> dict[str, float]:
     """The four scores of two sets of features."""
     return prdc(real, made)

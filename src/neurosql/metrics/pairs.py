@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from neurosql.metrics.arrays import takes_tensors
 from neurosql.metrics.context import Context
 from neurosql.metrics.measure import Measure, with_floor
 from neurosql.metrics.records import SSIM_OF_ALL, ScoreRecord
@@ -73,6 +74,7 @@ def _of_all(record: ScoreRecord, x: np.ndarray, again: np.ndarray) -> Measure:
     return Measure(float(values.mean()), mean_interval(values))
 
 
+@takes_tensors
 def reconstruction_score(x: np.ndarray, again: np.ndarray) -> Score:
     """Mean SSIM between all training images (n, *shape) and their reconstructions."""
     record = SSIM_OF_ALL

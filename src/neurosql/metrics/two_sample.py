@@ -7,12 +7,14 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import StratifiedKFold
 
 from neurosql.errors import InputError
+from neurosql.metrics.arrays import takes_tensors
 from neurosql.metrics.measure import Measure
 from neurosql.metrics.statistics import proportion_interval
 
 FOLDS = 5
 
 
+@takes_tensors
 def two_sample_accuracy(real: np.ndarray, generated: np.ndarray, seed: int = 0) -> tuple[float, tuple[float, float]]:
     """Cross-validated accuracy of a linear discriminant on features (n, p) and (m, p), and its 95 % interval.
 
@@ -32,6 +34,7 @@ def two_sample_accuracy(real: np.ndarray, generated: np.ndarray, seed: int = 0) 
     return right / (2 * n), proportion_interval(right, 2 * n)
 
 
+@takes_tensors
 def told_apart(made: np.ndarray, real: np.ndarray, seed: int) -> Measure:
     """How well two sets of features can be told apart."""
     return Measure(*two_sample_accuracy(real, made, seed))

@@ -11,8 +11,8 @@ from neurosql import presets
 from neurosql.checkpoint import SPLIT
 from neurosql.data import readers
 from neurosql.errors import InputError
+from neurosql.fitted import Run
 from neurosql.modality import Modality
-from neurosql.run import Run
 from neurosql.settings import METHODS, Settings, as_flags
 from neurosql.settings.methods import RECOMMENDED
 

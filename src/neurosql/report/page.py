@@ -9,10 +9,10 @@ from typing import Any
 
 from neurosql import files
 from neurosql.checkpoint import RunFolder
+from neurosql.fitted import Run
 from neurosql.metrics.score import Score, number
 from neurosql.report import again, document, pictures
 from neurosql.report import scores as tables
-from neurosql.run import Run
 
 NAME, CSV, LATEX = "report.html", "scores.csv", "scores.tex"
 WIDE = {"curves.png"}

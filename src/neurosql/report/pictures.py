@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from PIL import Image
 
+from neurosql.fitted import Run
 from neurosql.metrics.memorisation import Memorisation
 from neurosql.report.canvas import Figure, colormaps, get_data_path
-from neurosql.run import Run
 
 SHEET = 64
 MAP_SIDE = 20

@@ -117,7 +117,7 @@ class TrainingSettings:
     seed: int = 0
     """Seed of the lattice, the initial weights, the split and the order of the images."""
     device: str = "cpu"
-    """Torch device: cpu, cuda, cuda:1, mps."""
+    """Torch device: cpu, cuda, cuda:1, mps; auto is the first of cuda, mps and cpu that this machine has."""
 
     def check(self) -> None:
         """Refuse what can't be used."""
