@@ -9,6 +9,8 @@ from typing import Any
 
 from neurosql import files
 from neurosql.checkpoint import RunFolder
+from neurosql.metrics.copies import as_judged_today
+from neurosql.metrics.memorisation import in_words
 from neurosql.metrics.score import Score, number
 from neurosql.report import again, document, pictures
 from neurosql.report import scores as tables
@@ -24,7 +26,7 @@ def write(run: Run, folder: Path, scores: dict[str, Any]) -> list[Path]:
     `scores` are those of `scores.json`.
     """
     written = [folder / NAME]
-    found = [Score.from_record(record) for record in scores.values()]
+    found = [as_judged_today(Score.from_record(record)) for record in scores.values()]
     figures = "".join(
         document.figure(folder / name, caption, name in WIDE)
         for name, caption in pictures.captions(run).items()
@@ -64,8 +66,9 @@ def _facts(run: Run, scores: list[Score]) -> dict[str, str]:
         facts |= {f"{s.name} ({s.mode}, n = {s.n})": number(s.value) for s in scores}
     copies = next((s for s in scores if (s.name, s.mode) == ("suspiciously close", "sampled")), None)
     if copies is not None:
-        share = f"{100 * copies.value:.1f} % of {copies.n} samples are suspiciously close to a training image"
-        facts["memorisation"] = f"{copies.note}: {share}; about 1 % would be by chance"
+        judged, _, reason = copies.note.partition(": ")
+        assert copies.interval is not None
+        facts["memorisation"] = f"{judged}. {in_words(copies.value, copies.interval, copies.n, reason)}"
     return facts
 
 
