@@ -10,7 +10,7 @@ import numpy as np
 from neurosql import files
 from neurosql import run as runs
 from neurosql.errors import InputError
-from neurosql.report import pictures
+from neurosql.report.sheet import sheet
 from neurosql.settings import Sampling
 
 
@@ -37,7 +37,7 @@ def sample(
         if not modality.is_picture:
             raise InputError(f"{modality.plural} can't be drawn on a sheet: give a .npy or .npz file")
         target.parent.mkdir(parents=True, exist_ok=True)
-        pictures.sheet(images, target, columns=max(1, round(n**0.5)))
+        sheet(images, target, columns=max(1, round(n**0.5)))
     elif target.suffix in (".npy", ".npz"):
         content = io.BytesIO()
         restored = run.like.restore(images)
@@ -50,7 +50,7 @@ def sample(
     elif target.suffix == "" and modality.is_picture:
         target.mkdir(parents=True, exist_ok=True)
         for i, image in enumerate(images):
-            pictures.sheet(image[None], target / f"{i:05d}.png", gap=0, pixels=0)
+            sheet(image[None], target / f"{i:05d}.png", gap=0, pixels=0)
     else:
         raise InputError(f"can't write samples to {target}: give a .png, .npy or .npz file, or a folder")
     return target

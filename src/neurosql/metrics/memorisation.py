@@ -18,8 +18,9 @@ for both, few samples and few held-out images, so a sign of copying is an interv
 
 This does not show that nothing about a training image can be inferred from the model; that would need
 membership-inference tests or differential privacy. It does not find copies under a transformation that the distance
-does not see. It relies on held-out images of the same origin: if they are of another kind, honest samples look
-suspicious.
+does not see. It takes samples as independent: of a model that makes nearly the same image every time, all may be
+suspicious by one coincidence. It relies on held-out images of the same origin: if they are of another kind, honest
+samples look suspicious.
 """
 
 from __future__ import annotations
