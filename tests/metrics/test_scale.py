@@ -47,6 +47,11 @@ def test_the_reference_is_at_the_end_that_it_stands_for():
     assert scale_of(score("two-sample accuracy", 1.0, floor=0.49)).at == 0
 
 
+def test_a_reference_beyond_the_other_end_does_not_turn_the_scale_round():
+    assert scale_of(score("ssim", -0.01, "sampled", floor=-0.014)) is None
+    assert scale_of(score("lpips", 1.1, "sampled", floor=1.2)) is None
+
+
 def test_an_unbiased_distance_is_measured_in_units_of_its_noise():
     """Between real images it is 0 on average, and any value as small as its noise is as good."""
     noisy = score("kid", 0.002, floor=-1e-6, floor_interval=(-0.002, 0.002))

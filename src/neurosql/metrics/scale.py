@@ -38,7 +38,8 @@ def scale_of(score: Score) -> Scale | None:
         # From what nothing learned gets; or to what a perfect model gets, where that is far from the end of the scale.
         worst = score.floor if reference.end == "worst" else worst
         best = score.floor if reference is TWO_REAL else best
-    if worst == best:
+    if (best - worst) * (record.scale[1] - record.scale[0]) <= 0:
+        # A reference beyond the other end, as that of a handful of pairs can be, leaves no room to draw in.
         return None
 
     def place(value: float) -> float:

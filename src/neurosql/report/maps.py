@@ -82,10 +82,8 @@ def map_caption(run: Run) -> str:
         return "What the model makes of each class, as the first number of the code goes from low to high."
     if dim == 1:
         return "What the model makes of each place: the code, a single number, goes from low to high."
-    if dim > 2:
-        return "What the model makes of the same places: of the codes of these images."
     sea = "" if bool(run.method.reaches(run.method.spanned()).all()) else " It makes no samples where the map is blank."
-    return f"What the model makes of the same places.{sea}"
+    return f"What the model makes of each place.{sea if dim == 2 else ''}"
 
 
 def own_caption(run: Run) -> str:

@@ -140,5 +140,5 @@ def _again(run: Run, folder: Path) -> str:
 
 
 def _lead(run: Run) -> str:
-    how = "" if run.settings.method == "neurosql" else f" It was trained by {run.method.title}, for comparison."
+    how = "" if run.settings.method == "neurosql" else f" Its method is {run.method.title}."
     return f"What a generative model has learned from {run.data.trained:,} {run.data.modality.plural}.{how}"
