@@ -22,7 +22,7 @@ from neurosql.checkpoint import FORMAT
 from neurosql.cli import main
 
 QUICK = ["--generator", "mlp", "--width", "32", "--epochs", "4", "--every", "2"]
-PICTURES = ["curves.png", "latent.png", "map.png", "reconstructions.png", "samples.png"]
+PICTURES = ["curves.png", "images.png", "latent.png", "map.png", "reconstructions.png", "samples.png"]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from neurosql.checkpoint import SCORES, USED, RunFolder
 from neurosql.data import fetch
 from neurosql.evaluate import Options
 from neurosql.metrics import weights
+from neurosql.metrics.copies import as_judged_today
 from neurosql.metrics.score import Score, table
 from neurosql.report import page
 from neurosql.settings import DataSettings, Sampling, Settings
@@ -154,7 +155,7 @@ def info(path: str | None) -> None:
         figures = {k: v for k, v in last.items() if isinstance(v, float) and k != "learning_rate"}
         print("last epoch " + ", ".join(f"{name} {value:.4f}" for name, value in figures.items()))
     if folder.has(SCORES):
-        print(table(map(Score.from_record, folder.read_json(SCORES).values())))
+        print(table(as_judged_today(Score.from_record(record)) for record in folder.read_json(SCORES).values()))
     print(f"next       {f'neurosql sample {path} -n 64' if finished else f'neurosql resume {path}'}")
 
 

@@ -99,7 +99,7 @@ def test_a_mixture_is_saved_sampled_and_encoded(images, conditional, tmp_path):
 
 
 def test_a_map_is_blank_where_no_samples_come_from(images, tmp_path):
-    from neurosql.report.pictures import latent_map
+    from neurosql.report.maps import latent_map
 
     plain, mixed = (fit(images, components=count, **QUICK) for count in (1, 3))
     blank = [(latent_map(run) == 1).all((1, 2, 3)) for run in (plain, mixed)]

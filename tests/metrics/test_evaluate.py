@@ -1,6 +1,8 @@
 """Evaluation of whole runs."""
 
+import html
 import json
+import re
 
 import numpy as np
 import pytest
@@ -109,12 +111,18 @@ def test_the_command_writes_scores_and_pictures(tmp_path, capsys):
     assert main(["train", str(path), "--out", str(out), *options]) == 0
     assert main(["evaluate", str(out), "--samples", "60", "--image-pairs", "10"]) == 0
     page = (out / "report.html").read_text("utf-8")
-    assert "two-sample accuracy" in page and "memorisation" in page and "real images against real" in page
+    assert "two-sample accuracy" in page and "real vs. real: best possible" in page and "Not measured" not in page
+    assert "unrelated: nothing learned" in page and "two real: perfect model" in page
+    assert "floor" not in page.partition("<body")[2]
     assert page.count("data:image/png") == len(list(out.glob("*.png")))
     (out / "report.html").unlink()
     assert main(["report", str(out)]) == 0 and (out / "report.html").read_text("utf-8") == page
     text = capsys.readouterr().out
-    assert "memorisation: " in text and "proxy-fid" in text and "floor" in text
+    assert "memorisation: " in text and "proxy-fid" in text and "real vs. real 0." in text and "floor" not in text
+    told = re.search(r"memorisation: ([a-z ]+)\. (.*\.)\n", text)
+    scores = json.loads((out / "scores.json").read_text())
+    assert scores["suspiciously close sampled"]["note"] == f"{told[1]}: {told[2].partition('; ')[2][:-1]}"
+    assert html.escape(told[2]).replace(" %", "&nbsp;%") in page
     scores = json.loads((out / "scores.json").read_text())
     assert scores["proxy-fid random net sampled"]["floor"] > 0
     assert (out / "closest.png").stat().st_size > 1000 and (out / "memorisation.png").stat().st_size > 1000

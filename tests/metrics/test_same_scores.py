@@ -22,6 +22,9 @@ from neurosql import fit
 from neurosql.data import ImageSet, from_array
 from neurosql.evaluate import Options, evaluate
 from neurosql.metrics import weights
+from neurosql.metrics.copies import as_judged_today
+from neurosql.metrics.records import BIASED
+from neurosql.metrics.score import Score
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "scores.json"
 QUICK = {"generator": "mlp", "width": 32, "epochs": 3, "batch_size": 50, "validation_share": 0.0, "latent_dim": 2}
@@ -77,7 +80,22 @@ def test_a_model_has_the_scores_that_it_had(case, monkeypatch):
     monkeypatch.setattr(weights, "load", loader(case))
     found = json.loads(json.dumps(scores(case)))
     assert list(found["scores"]) == list(here[case]["scores"])
-    assert found == here[case]
+    assert found["left out"] == here[case]["left out"]
+    for key, record in found["scores"].items():
+        record.pop("floor_interval", None)
+        assert in_short(record) == in_short(told_today(here[case]["scores"][key]))
+
+
+def told_today(record):
+    """A recorded score in today's words; its figures stay, but the interval of a share of copies is another one."""
+    told = json.loads(json.dumps(as_judged_today(Score.from_record(record)).record()))
+    return told | ({"note": BIASED} if record.get("note", "").startswith("biased at finite n") else {})
+
+
+def in_short(record):
+    """Without the count of copies, which is not recorded: their verdict stays."""
+    note = record.get("note", "")
+    return record | {"note": note.partition(": chance")[0]}
 
 
 if __name__ == "__main__":

@@ -37,6 +37,42 @@ def page(digits, tmp_path_factory):
     return folder / "run" / "report.html"
 
 
+@pytest.fixture(scope="module")
+def evaluated(page, tmp_path_factory):
+    """The page of an evaluated class-conditional run, whose classes have names that must be escaped."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    with np.load(page.parent.parent / "digits.npz") as left:
+        names = np.array(["<b>even</b> & long " * 3, "odd"])[left["labels"] % 2]
+        np.savez(folder / "digits.npz", images=np.tile(left["images"], (3, 1, 1)), labels=np.tile(names, 3))
+    flags = ["--generator", "mlp", "--width", "16", "--epochs", "1", "--conditional", "--test-share", "0.2"]
+    assert main(["train", str(folder / "digits.npz"), "--out", str(folder / "a <run>"), *flags]) == 0
+    assert main(["evaluate", str(folder / "a <run>"), "--samples", "30", "--image-pairs", "5"]) == 0
+    return folder / "a <run>" / "report.html"
+
+
+def test_before_an_evaluation_the_page_says_what_to_run(page):
+    text = page.read_text("utf-8")
+    assert text.count("Not measured yet.") == 2
+    assert text.count(f"<code>neurosql evaluate {page.parent.as_posix()}</code>") == 2
+    assert "<h2>Scores</h2>" not in text and "permutation" not in text.partition("<h2>Details</h2>")[0]
+
+
+def test_what_a_stranger_asks_comes_first_and_details_are_folded(evaluated):
+    text = evaluated.read_text("utf-8")
+    order = ["data:image/png", "What did it learn from?", "Are the samples like", "Are any of them copies?"]
+    order += ["<h2>The map</h2>", "<h2>Scores</h2>", "<h2>Use this run</h2>", "<h2>Details</h2>", "<details>"]
+    places = [text.index(part) for part in order[:-1]] + [text.rindex(order[-1])]
+    assert places == sorted(places)
+    assert text.count("<details>") == text.count("</details>") >= 5 and "bit for bit" in text[places[-1] :]
+
+
+def test_a_class_conditional_page_says_how_to_sample_one_class_and_escapes_its_names(evaluated):
+    text = evaluated.read_text("utf-8")
+    label = shlex.quote("<b>even</b> & long " * 3)
+    assert html.escape(f"neurosql sample {shlex.quote(evaluated.parent.as_posix())} --label {label}") in text
+    assert "<b>even" not in text and "<run>" not in text
+
+
 @pytest.mark.skipif(BROWSER is None, reason="needs a browser: install chromium")
 @pytest.mark.parametrize("width", [1280, 420])
 def test_the_page_renders_wide_and_narrow(page, width, tmp_path):
@@ -48,6 +84,20 @@ def test_the_page_renders_wide_and_narrow(page, width, tmp_path):
     assert pixels.shape[1] >= width
     # Text and pictures all the way down, not a blank page or a broken first picture.
     assert all(part.std() > 5 for part in np.array_split(pixels[:1600], 4))
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser: install chromium")
+@pytest.mark.parametrize("width", [1100, 400])
+def test_the_page_is_not_wider_than_its_window(evaluated, width, tmp_path):
+    """With everything unfolded, too; a frame can be as narrow as a phone, a window can't."""
+    text = evaluated.read_text("utf-8").replace("<details>", "<details open>")
+    script = "<script>parent.document.title = document.documentElement.scrollWidth</script>"
+    frame = f'<body><iframe style="border: 0" width="{width}" height="900" srcdoc="{html.escape(text + script)}">'
+    (tmp_path / "frame.html").write_text(f"<!doctype html><meta charset=utf-8><title></title>{frame}", "utf-8")
+    command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    command.append((tmp_path / "frame.html").as_uri())
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    assert int(re.search(r"<title>(\d+)</title>", shown)[1]) <= width
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs a browser: install chromium")
@@ -104,6 +154,7 @@ def test_scores_of_a_run_as_html_csv_and_latex_hold_the_same_figures():
     rows = list(csv.DictReader(io.StringIO(scores.to_csv(reversed(found)))))
     assert {tuple(row) for row in rows} == {scores.FIELDS} and float(rows[1]["value"]) == 0.1234567
     assert [row["mode"] for row in rows] == ["sampled", "sampled", "codes"] and rows[1]["note"] == "a note & more"
+    assert rows[1]["reference is"] == "two real: perfect model" and rows[1]["reference"] == "0.11"
     latex, page = scores.to_latex(found, "A run of 50 %"), scores.to_html(found)
     for text in ("0.1235", "0.1000 to 0.2000", "3.5000", "sd 0.2500 over nets", "0.9000"):
         assert text in latex and text in page

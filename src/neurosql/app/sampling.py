@@ -15,7 +15,7 @@ from neurosql import run as runs
 from neurosql.errors import InputError
 from neurosql.fitted import Run
 from neurosql.modality import Modality
-from neurosql.report import pictures
+from neurosql.report.sheet import sheet
 from neurosql.settings import Sampling
 
 
@@ -57,7 +57,7 @@ def sample(
     images, labels = run.draw(n, label, seed, how)
     if target.suffix == ".png":
         target.parent.mkdir(parents=True, exist_ok=True)
-        pictures.sheet(images, target, columns=max(1, round(n**0.5)))
+        sheet(images, target, columns=max(1, round(n**0.5)))
     elif target.suffix:
         files.replace(target, _array(run, images, labels, target.suffix))
     else:
@@ -103,7 +103,7 @@ def _singles(images: np.ndarray, labels: np.ndarray | None, classes: Sequence[st
         folder = target if labels is None else target / names[labels[i]]
         folder.mkdir(parents=True, exist_ok=True)
         written.add(folder / f"{i:05d}.png")
-        pictures.sheet(image[None], folder / f"{i:05d}.png", gap=0, pixels=0)
+        sheet(image[None], folder / f"{i:05d}.png", gap=0, pixels=0)
     others = sum(path.is_file() and path not in written for path in target.rglob("*"))
     used = () if labels is None else tuple(names[number] for number in np.unique(labels))
     return Sampled(target, used, others)

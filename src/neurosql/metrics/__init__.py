@@ -1,1 +1,1 @@
-"""Scores, one file per family. Every score has its mode, its counts, its direction and its floor."""
+"""Scores, one file per family. Every score has its mode, its counts, its direction and a figure to compare it with."""

@@ -145,6 +145,7 @@ class Context:
                 interval=found.interval,
                 spread=found.spread,
                 floor=found.floor,
+                floor_interval=found.floor_interval,
                 note=found.note or record.note,
             )
         )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 
+from neurosql.metrics import memorisation as judge
 from neurosql.metrics.context import Context
 from neurosql.metrics.measure import Measure
-from neurosql.metrics.memorisation import EXPECTED, Memorisation, memorisation
+from neurosql.metrics.memorisation import EXPECTED, Memorisation, Verdict, memorisation
+from neurosql.metrics.records import CLOSE
+from neurosql.metrics.score import Score
 
 RECONSTRUCTED = 500
 """Judge at most this many reconstructions."""
+GIVEN_AWAY = "reconstructions: what the codes give away"
 
 
 def suspiciously_close(context: Context) -> dict[str, Any]:
@@ -20,12 +25,28 @@ def suspiciously_close(context: Context) -> dict[str, Any]:
         return {}
     found = _judged(context, context.samples)
     context.result.memorisation = found
-    shares = {"sampled": _share(found, found.verdict)}
+    shares = {"sampled": _share(found, f"{found.verdict}: {found.reason}")}
     if context.run.has_codes:
         some = np.random.default_rng(context.options.seed).permutation(len(context.train))[:RECONSTRUCTED]
         again = _judged(context, context.reconstructions[some])
-        shares["paired-train"] = _share(again, "reconstructions: what the codes give away")
-    return {"suspiciously close": shares}
+        shares["paired-train"] = _share(again, GIVEN_AWAY)
+    return {CLOSE.name: shares}
+
+
+def as_judged_today(score: Score) -> Score:
+    """A score with the interval and the verdict that its figures stand for; only an old score of copies changes.
+
+    Old scores have an interval that is too narrow, and a verdict by another bound.
+    """
+    if score.name != CLOSE.name:
+        return score
+    interval = judge.share_interval(score.value, score.n, score.n_real)
+    note = score.note
+    if note in get_args(Verdict):
+        # Nothing that was clear has become less clear, so only copies beyond doubt can have made it so.
+        copies = None if note == "clear" else 0
+        note = f"{judge.verdict(interval, copies is None)}: {judge.reason(interval, copies)}"
+    return replace(score, interval=interval, note=note)
 
 
 def _judged(context: Context, images: np.ndarray) -> Memorisation:

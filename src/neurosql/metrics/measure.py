@@ -22,6 +22,7 @@ class Measure:
     """Number of generated images, if the family does not know it."""
     n_real: int = 0
     note: str = ""
+    floor_interval: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, found: Any) -> Measure:
@@ -34,6 +35,8 @@ class Measure:
         return cls(float(values.mean()), interval=mean_interval(values))
 
 
-def with_floor(found: Measure, floor: float | None, n_real: int = 0) -> Measure:
+def with_floor(found: Measure, floor: Measure | None, n_real: int = 0) -> Measure:
     """What was found, with the floor that its family knows."""
-    return replace(found, floor=found.floor if floor is None else floor, n_real=n_real or found.n_real)
+    if floor is not None:
+        found = replace(found, floor=floor.value, floor_interval=floor.interval)
+    return replace(found, n_real=n_real or found.n_real)

@@ -10,13 +10,17 @@ With as many training as held-out images, r and 1 / r have the same law for an h
 therefore divided into J parts, none larger than the held-out set (by whole subjects, if these are known), and each part
 is compared with as many held-out images. Samples that are far nearer to the held-out images than to a part can't be
 copies, so they show what chance does: q is such that r > 1 / q for a share 0.01 / J of all samples and parts. A sample
-is suspicious if r < q for one of the parts; by chance, that happens to about 1 % of honest samples at most. More than
-that, beyond what chance explains, is a sign of copying.
+is suspicious if r < q for one of the parts; by chance, that happens to about 1 % of honest samples at most.
+
+That 1 % is what the share of suspicious samples is compared with, everywhere. q is found from few images, though: with
+other held-out images of the same kind, honest samples might have given another share. The interval of the share allows
+for both, few samples and few held-out images, so a sign of copying is an interval that lies above 1 %.
 
 This does not show that nothing about a training image can be inferred from the model; that would need
 membership-inference tests or differential privacy. It does not find copies under a transformation that the distance
-does not see. It relies on held-out images of the same origin: if they are of another kind, honest samples look
-suspicious.
+does not see. It takes samples as independent: of a model that makes nearly the same image every time, all may be
+suspicious by one coincidence. It relies on held-out images of the same origin: if they are of another kind, honest
+samples look suspicious.
 """
 
 from __future__ import annotations
@@ -34,8 +38,10 @@ from neurosql.metrics.arrays import takes_tensors
 from neurosql.metrics.statistics import proportion_interval
 
 EXPECTED = 0.01
-MANY = 0.25
-BLATANT, CLEAR = 0.5, 0.005
+"""The share of honest samples that are suspicious by chance."""
+CLEAR = 0.05
+"""The verdict is clear if the interval of the share lies above this."""
+BLATANT, SEVERAL = 0.5, 0.005
 IDENTICAL = 1e-3
 LEAST_HELD_OUT = 20
 TINY = 1e-12
@@ -80,40 +86,78 @@ class Memorisation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the share."""
-        return proportion_interval(len(self.suspicious), len(self.distances))
+        """95 % interval of the share: `share_interval`."""
+        return share_interval(self.share, len(self.distances), self.heldout)
 
     @property
-    def by_chance(self) -> float:
-        """The largest share that chance explains: with few held-out images or samples, more than 1 %."""
-        return self._most(EXPECTED)
-
-    def _most(self, share: float) -> float:
-        """The largest true share that fits a share seen among as many as there are held-out images or samples."""
+    def copies(self) -> int:
+        """Number of samples that are copies beyond doubt, with a ratio below half the threshold or next to no loss at
+        all; 0 if there are no more of them than chance may give."""
+        blatant = self.ratios < BLATANT * self.threshold
+        least = IDENTICAL * max(float(np.median(self.heldout_distances)), TINY)
+        identical = (self.distances < least) & (self.ratios < self.threshold)
         few = min(self.heldout, len(self.distances))
-        return proportion_interval(round(share * few), few)[1]
+        rare = max(SEVERAL, proportion_interval(0, few)[1])
+        if proportion_interval(int(blatant.sum()), len(blatant))[0] > rare:
+            return int((blatant | identical).sum())
+        return int(identical.sum())
 
     @property
     def verdict(self) -> Verdict:
-        """`some` if more samples are suspicious than chance explains; `clear` if a quarter of them are, or if some are
-        copies beyond doubt, with a ratio below half the threshold or next to no loss at all; else `no sign`."""
-        low, _ = self.interval
-        most, rare = self.by_chance, self._most(0)
-        copies, _ = proportion_interval(int((self.ratios < BLATANT * self.threshold).sum()), len(self.ratios))
-        least = IDENTICAL * max(float(np.median(self.heldout_distances)), TINY)
-        identical = (self.distances < least) & (self.ratios < self.threshold)
-        if low > max(MANY, most) or copies > max(CLEAR, rare) or identical.any():
-            return "clear"
-        return "some" if low > most else "no sign"
+        """`clear` if the interval of the share lies above 5 %, or if there are copies beyond doubt; `some` if it lies
+        above the 1 % that chance gives; else `no sign`."""
+        return verdict(self.interval, self.copies > 0)
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is what it is: `reason`."""
+        return reason(self.interval, self.copies)
 
     def sentence(self) -> str:
         """The verdict in words, with the figures that it is based on."""
-        low, high = self.interval
-        return (
-            f"memorisation: {self.verdict} ({100 * self.share:.1f} % of {len(self.distances)} samples are much nearer "
-            f"to a training image than to all of {self.heldout} held-out images; 95 % interval {100 * low:.1f} to "
-            f"{100 * high:.1f} %; chance explains {100 * self.by_chance:.1f} %)"
-        )
+        found = in_words(self.share, self.interval, len(self.distances), self.reason)
+        return f"memorisation: {self.verdict}. {found}"
+
+
+def share_interval(share: float, samples: int, heldout: int) -> tuple[float, float]:
+    """95 % interval of the share of suspicious samples, for any samples and held-out images in these numbers.
+
+    Wilson's interval has the chance in the samples. The chance in the threshold is that of 1 % seen among `heldout`; it
+    widens the interval by as much, so that the lower end is above 1 % only if it was above all that chance explains.
+    """
+    few = min(heldout, samples)
+    (low, high), (least, most) = proportion_interval(share * samples, samples), proportion_interval(EXPECTED * few, few)
+    return max(0.0, low - (most - EXPECTED)), min(1.0, high + (EXPECTED - least))
+
+
+def verdict(interval: tuple[float, float], copies: bool) -> Verdict:
+    """The verdict on an interval of the share, given whether there are copies beyond doubt."""
+    low, _ = interval
+    if low > CLEAR or copies:
+        return "clear"
+    return "some" if low > EXPECTED else "no sign"
+
+
+def reason(interval: tuple[float, float], copies: int | None) -> str:
+    """What `verdict` follows from, in words; None if there are copies beyond doubt, but nobody knows how many."""
+    low, _ = interval
+    if low > CLEAR:
+        what = f"the whole interval is above {100 * CLEAR:.0f} %"
+    elif copies != 0:
+        counted = "one sample is a copy" if copies == 1 else f"{copies or 'some'} samples are copies"
+        what = f"{counted} beyond doubt"
+    else:
+        what = f"the {'whole interval is' if low > EXPECTED else 'interval is not'} above that"
+    return f"chance alone gives {100 * EXPECTED:.0f} %, and {what}"
+
+
+def in_words(share: float, interval: tuple[float, float], samples: int, why: str) -> str:
+    """The share of suspicious samples with its interval, and the reason of the verdict, in one sentence."""
+    low, high = interval
+    return (
+        f"{100 * share:.1f} % of {samples:,} samples are suspiciously close to a training image (95 % interval "
+        f"{100 * low:.1f} to {100 * high:.1f} %); {why}."
+    )
 
 
 def memorisation(

@@ -27,10 +27,9 @@ def measure(context: Context, records: list[ScoreRecord]) -> None:
     against = context.train if context.heldout is None else context.heldout
     count = min(context.options.image_pairs, len(against), len(context.samples))
     first, second = random_pairs(len(against), count, context.options.seed)
-    floors: dict[str, float] = {}
+    floors: dict[str, Measure] = {}
     if len(against) > 1:
-        found = _compare(context, some, against.x[first], against.x[second])
-        floors = {name: value.value for name, value in found.items()}
+        floors = _compare(context, some, against.x[first], against.x[second])
     _add(context, some, "sampled", context.samples[:count], against.x[first], floors)
     if not context.run.has_codes:
         return
@@ -52,7 +51,7 @@ def _add(
     mode: str,
     made: np.ndarray,
     real: np.ndarray,
-    floors: Mapping[str, float],
+    floors: Mapping[str, Measure],
 ) -> None:
     some = [record for record in records if mode in record.modes]
     found = _compare(context, some, made, real)

@@ -54,12 +54,43 @@ TAKES: dict[str, tuple[str, ...]] = {
 REAL = "real against real"
 TRAINED = "real training images"
 CHANCE = "chance"
-FLOORS: dict[str, str] = {
-    REAL: "the same score with training images in the place of samples",
-    TRAINED: "the same classifier after training images in the place of samples",
-    CHANCE: "what labels at random give",
+UNRELATED = "unrelated images"
+HONEST = "no copies"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the figure beside a score is, in the words of a page."""
+
+    name: str
+    gloss: str
+    """What it stands for: where good ends, or where bad begins."""
+    end: Literal["best", "worst"]
+    meaning: str
+
+    @property
+    def label(self) -> str:
+        """Name and gloss."""
+        return f"{self.name}: {self.gloss}"
+
+
+REFERENCES: dict[str, Reference] = {
+    REAL: Reference(
+        "real vs. real", "best possible", "best", "the same score with training images in the place of samples"
+    ),
+    TRAINED: Reference(
+        "real images", "best possible", "best", "the same classifier after training images in the place of samples"
+    ),
+    CHANCE: Reference("chance", "nothing learned", "worst", "what labels at random give"),
+    UNRELATED: Reference(
+        "unrelated", "nothing learned", "worst", "two real images that have nothing to do with each other"
+    ),
+    HONEST: Reference("chance", "no copies", "best", "the share of honest samples that are as close by chance"),
 }
-"""The kinds of floors, and what each means."""
+TWO_REAL = Reference("two real", "perfect model", "best", "a real image in the place of each sample")
+"""Samples are not of the image that they are paired with: a perfect model gets what unrelated images get."""
+FLOORS: dict[str, str] = {kind: REFERENCES[kind].meaning for kind in (REAL, TRAINED, CHANCE)}
+"""The kinds of floors in the table of a bench, and what each means."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +103,7 @@ class ScoreRecord:
     function: str = ""
     """`module:function`; empty for a resource."""
     floor: str = ""
-    """What its floor is, in a few words that a page can print; empty if it has none."""
+    """What its floor is, in a few words that the table of a bench can print; empty if it has none."""
     features: tuple[str, ...] = ()
     """Features by which images may be compared."""
     modes: tuple[str, ...] = ()
@@ -96,6 +127,15 @@ class ScoreRecord:
     """Resources only: it is set before a run, so there is nothing to test or to plot."""
     note: str = ""
     """What a reader should know about each value."""
+    words: str = ""
+    """What it measures, in a few words for people who do not know its name."""
+    words_paired: str = ""
+    """What it measures of reconstructions, if these words do not fit them."""
+    scale: tuple[float, float] | None = None
+    """Its worst and its best value; None if there is no worst. A score without direction is best at the second, and
+    worse by any factor from it."""
+    reference: str = ""
+    """What the figure beside it is: a key of `REFERENCES`; by default its floor."""
 
     def __post_init__(self) -> None:
         known = (*FAMILIES, RESOURCE)
@@ -116,6 +156,15 @@ class ScoreRecord:
         """1 where more is better, -1 where less is, 0 where neither."""
         return {"higher": 1, "lower": -1, "none": 0}[self.direction]
 
+    def in_words(self, mode: str) -> str:
+        """What it measures in this mode."""
+        return self.words_paired if self.words_paired and mode.startswith("paired") else self.words
+
+    def compared_with(self, mode: str) -> Reference | None:
+        """What the figure beside a value in this mode is; None if nothing is known about it."""
+        kind = self.reference or self.floor
+        return TWO_REAL if kind == UNRELATED and mode == "sampled" else REFERENCES.get(kind)
+
     @property
     def arguments(self) -> tuple[str, ...]:
         """Names of what the function gets, in order."""
@@ -128,44 +177,80 @@ SAMPLED, CODES = ("sampled",), ("codes",)
 ALL_PAIRS = ("sampled", "paired-train", "paired-heldout")
 WITH_PLACES = ("image", "signal", "volume")
 COLOUR = "colour image"
-BIASED = "biased at finite n: read it against its floor"
+BIASED = "biased at finite n: compare it with real vs. real"
+SHARE = (0.0, 1.0)
 FRECHET_DISTANCE = "neurosql.metrics.frechet:frechet_distance"
 NEIGHBOURS = "neurosql.metrics.neighbours:neighbours"
 PERCEPTUAL = "neurosql.metrics.lpips:distances"
 CLASSIFIER = "neurosql.metrics.downstream:classify"
 
 PROXY_FID = ScoreRecord(
-    *("proxy-fid", "lower", "sets", FRECHET_DISTANCE, REAL, ("random net",), SAMPLED), averaged=True, note=BIASED
+    *("proxy-fid", "lower", "sets", FRECHET_DISTANCE, REAL, ("random net",), SAMPLED),
+    averaged=True,
+    note=BIASED,
+    words="distance of the samples from real images",
 )
-FRECHET = ScoreRecord("frechet", "lower", "sets", FRECHET_DISTANCE, REAL, LEARNED, SAMPLED, note=BIASED)
-KID = ScoreRecord("kid", "lower", "sets", "neurosql.metrics.kernels:kid", REAL, ALL_FEATURES, SAMPLED)
-MMD = ScoreRecord("mmd", "lower", "sets", "neurosql.metrics.kernels:gaussian_mmd", REAL, ALL_FEATURES, SAMPLED)
+FRECHET = ScoreRecord(
+    *("frechet", "lower", "sets", FRECHET_DISTANCE, REAL, LEARNED, SAMPLED),
+    note=BIASED,
+    words="distance of the samples from real images",
+)
+KID = ScoreRecord(
+    *("kid", "lower", "sets", "neurosql.metrics.kernels:kid", REAL, ALL_FEATURES, SAMPLED),
+    words="the same distance, measured without bias: 0 is best",
+)
+MMD = ScoreRecord(
+    *("mmd", "lower", "sets", "neurosql.metrics.kernels:gaussian_mmd", REAL, ALL_FEATURES, SAMPLED),
+    words="the same distance, open to any kind of difference: 0 is best",
+)
 PRECISION, RECALL, DENSITY, COVERAGE = (
-    ScoreRecord(name, "higher", "sets", NEIGHBOURS, REAL, ALL_FEATURES, SAMPLED, least=6)
-    for name in ("precision", "recall", "density", "coverage")
+    ScoreRecord(*(name, "higher", "sets", NEIGHBOURS, REAL, ALL_FEATURES, SAMPLED), least=6, words=words, scale=SHARE)
+    for name, words in (
+        ("precision", "share of samples that lie among real images"),
+        ("recall", "share of real images that lie among samples"),
+        ("density", "how many real images a sample has around it; 1 is as many as a real one"),
+        ("coverage", "share of real images that have a sample close by"),
+    )
 )
 TWO_SAMPLE = ScoreRecord(
     *("two-sample accuracy", "lower", "sets", "neurosql.metrics.two_sample:told_apart", REAL, ALL_FEATURES, SAMPLED),
     takes=("made", "real", "seed"),
     note="0.5 is chance",
+    words="how often a simple classifier tells samples from real images; 0.5 is guessing",
+    scale=(1.0, 0.5),
 )
 CHROMA_SPREAD = ScoreRecord(
     *("chroma spread", "higher", "sets", "neurosql.metrics.colours:chroma_spread", REAL, ("mean chroma",), SAMPLED),
     kinds=(COLOUR,),
     least=2,
     note="1 is as much as in real images",
+    words="variety of colours; 1 is that of real images",
+    scale=SHARE,
 )
 COLOUR_FRECHET = ScoreRecord(
     *("colour frechet", "lower", "sets", FRECHET_DISTANCE, REAL, ("colour histogram",), SAMPLED),
     kinds=(COLOUR,),
     least=2,
     note=BIASED,
+    words="distance between the colours of samples and of real images",
 )
 CLOSE = ScoreRecord(
     *("suspiciously close", "lower", "copies", "neurosql.metrics.copies:suspiciously_close", REAL),
     modes=("sampled", "paired-train"),
+    words="share of samples that may be copies of training images",
+    words_paired="share of training images that their codes give away",
+    # From 5 % on the verdict is clear, so that a longer scale would make every share look good.
+    scale=(0.1, 0.0),
+    reference=HONEST,
 )
-SSIM = ScoreRecord("ssim", "higher", "pairs", "neurosql.similarity:ssim", REAL, modes=ALL_PAIRS, kinds=WITH_PLACES)
+SSIM = ScoreRecord(
+    *("ssim", "higher", "pairs", "neurosql.similarity:ssim", REAL),
+    modes=ALL_PAIRS,
+    kinds=WITH_PLACES,
+    words="similarity of two images; 1 is identical",
+    scale=SHARE,
+    reference=UNRELATED,
+)
 LPIPS, VGG_COSINE = (
     ScoreRecord(
         *(name, "lower", "pairs", PERCEPTUAL, REAL),
@@ -173,33 +258,64 @@ LPIPS, VGG_COSINE = (
         takes=("made", "real", "weights"),
         weights="lpips-vgg",
         kinds=("image",),
+        words=words,
+        scale=(1.0, 0.0),
+        reference=UNRELATED,
     )
-    for name in ("lpips", "vgg-cosine")
+    for name, words in (
+        ("lpips", "difference of two images to a trained network; 0 is identical"),
+        ("vgg-cosine", "the same, by another formula"),
+    )
 )
 SSIM_OF_ALL = ScoreRecord(
     *("ssim, all training images", "higher", "pairs", "neurosql.similarity:ssim"),
     modes=("paired-train",),
     kinds=WITH_PLACES,
     every=True,
+    words="similarity of two images; 1 is identical",
+    scale=SHARE,
 )
-PURITY = ScoreRecord("10-nn purity", "higher", "codes", "neurosql.metrics.codes:purity", CHANCE, modes=CODES)
-SILHOUETTE = ScoreRecord("silhouette", "higher", "codes", "neurosql.metrics.codes:silhouette", modes=CODES)
+PURITY = ScoreRecord(
+    *("10-nn purity", "higher", "codes", "neurosql.metrics.codes:purity", CHANCE),
+    modes=CODES,
+    words="share of a code's 10 nearest neighbours that have the same label",
+    scale=SHARE,
+)
+SILHOUETTE = ScoreRecord(
+    *("silhouette", "higher", "codes", "neurosql.metrics.codes:silhouette"),
+    modes=CODES,
+    words="how far apart the labels lie; 1 is far, below 0 is mixed",
+    scale=(-1.0, 1.0),
+)
 TRUST = ScoreRecord(
     *("trustworthiness", "higher", "codes", "neurosql.metrics.codes:neighbourhood_trust"),
     modes=CODES,
     takes=("images", "codes"),
+    words="whether neighbours on the map are similar images; 0.5 is none, 1 is all",
+    scale=(0.5, 1.0),
 )
 IN_USE = ScoreRecord(
-    "codes in use", "higher", "codes", "neurosql.metrics.codes:share_in_use", modes=CODES, takes=("codes",)
+    *("codes in use", "higher", "codes", "neurosql.metrics.codes:share_in_use"),
+    modes=CODES,
+    takes=("codes",),
+    words="share of training images with a code of their own",
+    scale=SHARE,
 )
 DRIFT = ScoreRecord(
     *("drift", "none", "codes", "neurosql.metrics.codes:drift"),
     modes=CODES,
     takes=("codes", "drawn"),
     note="1 is no drift",
+    words="spread of the codes over the spread of what is sampled; 1 is best",
+    scale=SHARE,
 )
 ACCURACY, CLASS_PRECISION, CLASS_RECALL = (
-    ScoreRecord(f"downstream {name}", "higher", "downstream", CLASSIFIER, TRAINED, modes=SAMPLED)
+    ScoreRecord(
+        *(f"downstream {name}", "higher", "downstream", CLASSIFIER, TRAINED),
+        modes=SAMPLED,
+        words=f"{name} on real images of a classifier that has learned from samples only",
+        scale=SHARE,
+    )
     for name in ("accuracy", "precision", "recall")
 )
 SECONDS, EPOCH_SECONDS, PEAK = (

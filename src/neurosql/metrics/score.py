@@ -9,7 +9,7 @@ from typing import Any
 
 from neurosql.errors import InputError
 from neurosql.metrics.column import Column
-from neurosql.metrics.records import MODES, Direction, Mode
+from neurosql.metrics.records import MODES, Direction, Mode, Reference, ScoreRecord
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,28 @@ class Score:
     spread: float | None = None
     """Standard deviation over extractor seeds, for scores without an interval."""
     floor: float | None = None
-    """The same score of real images against real images: what a perfect model would get."""
+    """The figure beside it, to read it by: `reference` says what it is."""
+    floor_interval: tuple[float, float] | None = None
+    """95 % confidence interval of `floor`, if one is known to hold."""
     note: str = ""
 
     @property
     def column(self) -> Column:
         """The column that the score belongs in."""
         return Column(self.name, self.features or "", self.mode)
+
+    @property
+    def known(self) -> ScoreRecord | None:
+        """Its record; None if it is of a package that is not installed."""
+        try:
+            return self.column.record
+        except InputError:
+            return None
+
+    @property
+    def reference(self) -> Reference | None:
+        """What `floor` is; None if there is none, or if nothing is known about it."""
+        return None if self.floor is None or self.known is None else self.known.compared_with(self.mode)
 
     @property
     def key(self) -> str:
@@ -57,17 +72,16 @@ class Score:
         """The score whose `record` this is."""
         try:
             values = dict(record)
-            if "interval" in values:
-                values["interval"] = tuple(values["interval"])
+            values |= {name: tuple(values[name]) for name in ("interval", "floor_interval") if name in values}
             return cls(**values)
         except TypeError as error:
             raise InputError(f"not a score: {error}") from None
 
 
 def table(scores: Iterable[Score]) -> str:
-    """Scores as lines of text, mode by mode, with floors and intervals."""
+    """Scores as lines of text, mode by mode, with intervals and what to compare them with."""
     scores = list(scores)
-    rows = [("", "value", "95 % interval", "floor", "n", "")]
+    rows = [("", "value", "95 % interval", "compare with", "n", "")]
     for mode in MODES:
         some = [score for score in scores if score.mode == mode]
         if some:
@@ -78,13 +92,23 @@ def table(scores: Iterable[Score]) -> str:
                 between = f"sd {number(score.spread)} over nets"
             arrow = {"lower": "↓", "higher": "↑", "none": ""}[score.direction]
             name = f"  {score.name}{f' ({score.features})' if score.features else ''} {arrow}"
-            rows.append((name, number(score.value), between, number(score.floor), str(score.n), score.note))
+            rows.append((name, number(score.value), between, beside(score), str(score.n), score.note))
     widths = [max(len(row[i]) for row in rows if row[1] or i) for i in range(5)]
     lines = []
     for row in rows:
         cells = [row[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(row[1:5], widths[1:])]
         lines.append(("  ".join(cells) + ("  " + row[5] if row[5] else "")).rstrip())
-    return "\n".join(lines)
+    return "\n".join(lines + [f"{reference.label} ({reference.meaning})" for reference in references(scores)])
+
+
+def beside(score: Score) -> str:
+    """The figure beside a score, with its name."""
+    return f"{score.reference.name if score.reference else ''} {number(score.floor)}".strip()
+
+
+def references(scores: Iterable[Score]) -> list[Reference]:
+    """What the figures beside some scores are, each kind once."""
+    return list(dict.fromkeys(score.reference for score in scores if score.reference is not None))
 
 
 def number(value: float | None) -> str:

@@ -42,9 +42,7 @@ def _values(context: Context, records: list[ScoreRecord], described: Described) 
     made, real, perfect = described
     found = context.call(records, {"made": made, "real": real})
     floors = context.call(records, {"made": perfect, "real": real})
-    return {
-        name: with_floor(Measure.of(value), Measure.of(floors[name]).value, len(real)) for name, value in found.items()
-    }
+    return {name: with_floor(Measure.of(value), Measure.of(floors[name]), len(real)) for name, value in found.items()}
 
 
 def _averages(context: Context, records: list[ScoreRecord], described: list[Described]) -> dict[str, Measure]:

@@ -20,7 +20,7 @@ def mean_interval(values: np.ndarray, level: float = LEVEL) -> tuple[float, floa
     return float(values.mean()) - half, float(values.mean()) + half
 
 
-def proportion_interval(successes: int, n: int, level: float = LEVEL) -> tuple[float, float]:
+def proportion_interval(successes: float, n: int, level: float = LEVEL) -> tuple[float, float]:
     """Wilson's interval for a proportion: it stays within [0, 1] and holds up near its ends."""
     if n == 0:
         return 0.0, 1.0

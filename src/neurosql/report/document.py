@@ -12,7 +12,8 @@ STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1.5rem; }
 body.broad { max-width: 108rem; --text: .8rem; --gap: .45rem; } .broad > p { max-width: 62rem; }
-h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
+h1 { font-size: 1.5rem; margin: 0 0 .3rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; } h3 { font-size: .95rem; margin: 1.4rem 0 .3rem; }
 p.lead { margin: 0 0 1.2rem; opacity: .8; }
 p.warning { padding: .6rem .8rem; border-left: 4px solid #c60; background: color-mix(in srgb, #c60 12%, transparent); }
 dl { display: grid; grid-template-columns: fit-content(45%) 1fr; gap: .2rem 1.2rem; margin: 0; }
@@ -25,6 +26,32 @@ figure img { width: 100%; height: auto; border-radius: 4px; background: #fff; }
 figcaption { font-size: .9rem; opacity: .75; }
 pre { overflow-x: auto; padding: .8rem; border-radius: 4px;
   background: color-mix(in srgb, currentColor 8%, transparent); }
+code { padding: .05rem .3rem; border-radius: 3px; overflow-wrap: anywhere;
+  background: color-mix(in srgb, currentColor 8%, transparent); }
+summary { cursor: pointer; margin: .5rem 0; }
+.opening { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 0 2rem; }
+.opening h2 { margin: 1.1rem 0 .1rem; } .opening div > h2:first-child { margin-top: 0; } .opening p { margin: 0; }
+.opening p { overflow-wrap: anywhere; } .opening figure { margin-bottom: 1rem; }
+table.scores { width: 100%; table-layout: fixed; font-size: .9rem; }
+table.scores th, table.scores td { text-align: left; white-space: normal; vertical-align: top; font-weight: 400; }
+table.scores thead th { font-size: .8rem; opacity: .75; border: 0; padding-bottom: 0; }
+table.scores tbody tr { border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent); }
+table.scores th:nth-child(2) { width: 13rem; } table.scores thead th:nth-child(2) span:last-child { float: right; }
+table.scores th:nth-child(3) { width: 4.5rem; } table.scores th:nth-child(4) { width: 11.5rem; }
+table.scores tbody th { border: 0; } table.scores .value { font-weight: 600; }
+.scores svg { display: block; width: 100%; height: auto; }
+.scores .track { stroke: color-mix(in srgb, currentColor 30%, transparent); stroke-width: 2; }
+.scores .interval { stroke: color-mix(in srgb, currentColor 45%, transparent); stroke-width: 7; }
+.scores .mark { stroke: currentColor; stroke-width: 2; }
+.scores circle { stroke: Canvas; stroke-width: 1.5; fill: #d1495b; }
+.scores circle.fair { fill: #d9902f; } .scores circle.good { fill: #2f9e6e; }
+@media (max-width: 44rem) { table.scores thead { display: none; } table.scores, table.scores tbody { display: block; }
+  table.scores tr { display: grid; grid-template-columns: 1fr auto; padding: .4rem 0; }
+  table.scores th, table.scores td { padding: .1rem 0; }
+  table.scores .value { grid-area: 1 / 2; text-align: right; }
+  table.scores tbody th { grid-area: 1 / 1; padding-right: .8rem; }
+  table.scores .line { grid-area: 2 / 1; max-width: 14rem; min-width: 8rem; }
+  table.scores .beside { grid-area: 2 / 2; text-align: right; } }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: var(--text, .86rem); font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem var(--gap, .6rem); text-align: right; white-space: nowrap; }

@@ -1,8 +1,14 @@
-"""The page of a run: one HTML file that needs nothing else to open."""
+"""The page of a run: one HTML file that needs nothing else to open, for people who were not there.
+
+Samples and three answers come first, then the map with the training images on it, then the scores, then what to do with
+the run. Everything else is folded.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -10,12 +16,17 @@ from typing import Any
 from neurosql import files
 from neurosql.checkpoint import RunFolder
 from neurosql.fitted import Run
+from neurosql.metrics.copies import as_judged_today
 from neurosql.metrics.score import Score, number
-from neurosql.report import again, document, pictures
+from neurosql.report import again, answers, document, pictures
 from neurosql.report import scores as tables
 
 NAME, CSV, LATEX = "report.html", "scores.csv", "scores.tex"
-WIDE = {"curves.png"}
+MAPS = ("images.png", "map.png")
+COPIES = ("closest.png", "memorisation.png")
+MORE = ("reconstructions.png", "latent.png", "curves.png")
+WIDE = ("curves.png",)
+SOME_CLASSES = 12
 
 
 def write(run: Run, folder: Path, scores: dict[str, Any]) -> list[Path]:
@@ -24,33 +35,89 @@ def write(run: Run, folder: Path, scores: dict[str, Any]) -> list[Path]:
     `scores` are those of `scores.json`.
     """
     written = [folder / NAME]
-    found = [Score.from_record(record) for record in scores.values()]
-    figures = "".join(
-        document.figure(folder / name, caption, name in WIDE)
-        for name, caption in pictures.captions(run).items()
-        if (folder / name).is_file()
-    )
-    settings = json.dumps(run.config()["settings"], indent=2)
-    body = document.definitions(_facts(run, found))
+    found = [as_judged_today(Score.from_record(record)) for record in scores.values()]
     if len(found) > 1:
-        body += f"<h2>Scores</h2>{tables.to_html(found)}"
         title = f"{run.settings.method} on {run.data.description}"
         for name, content in ((CSV, tables.to_csv(found)), (LATEX, tables.to_latex(found, title))):
             files.replace(folder / name, content.encode())
             written.append(folder / name)
-    body += f'<h2>Pictures</h2><div class="pictures">{figures}</div>'
-    body += f"<h2>Use this run</h2><pre>{escape(_commands(folder))}</pre>"
-    body += f"<h2>Settings</h2>{document.fold('all settings of this run', f'<pre>{escape(settings)}</pre>')}"
-    body += f"<h2>Reproduce</h2>{_again(run, folder)}"
+    body = _first(run, folder, found) + _map(run, folder) + _scores(found) + _use(run, folder) + _details(run, folder)
     files.replace(folder / NAME, document.page(folder.resolve().name, _lead(run), body).encode())
     return written
 
 
-def _facts(run: Run, scores: list[Score]) -> dict[str, str]:
+def _first(run: Run, folder: Path, scores: Sequence[Score]) -> str:
+    """The samples beside the three answers."""
+    words = ""
+    for answer in answers.answers(run, scores, folder):
+        command = f" <code>{escape(answer.command)}</code>" if answer.command else ""
+        words += f"<h2>{escape(answer.question)}</h2>"
+        told = f"<b>{escape(answer.short)}</b> {escape(answer.rest)}".replace(" %", "&nbsp;%")
+        words += f"<p>{told}{command}</p>"
+    return f'<div class="opening">{_figures(run, folder, ["samples.png"])}<div>{words}</div></div>'
+
+
+def _map(run: Run, folder: Path) -> str:
+    figures = _figures(run, folder, MAPS)
+    return f'<h2>The map</h2><div class="pictures">{figures}</div>' if figures else ""
+
+
+def _scores(found: Sequence[Score]) -> str:
+    if len(found) < 2:
+        return ""
+    how = "Each dot is a score, on a line from the worst to the best; the thick part of the line is its 95 % interval. "
+    how += "The upright mark is what to compare it with."
+    return f"<h2>Scores</h2><p>{how}</p>{tables.to_html(found, answers.main_features(found))}"
+
+
+def _use(run: Run, folder: Path) -> str:
+    """What can be done with the run, as commands."""
+    name = shlex.quote(folder.as_posix())
+    lines = {f"neurosql sample {name} -n 64": "draw 64 new samples"}
+    words = ""
+    if run.method.classes:
+        classes = [run.like.classes[i] for i in pictures.shown_classes(run)]
+        lines[f"neurosql sample {name} --label {shlex.quote(classes[0])}"] = "draw samples of one class"
+        some = ", ".join(classes[:SOME_CLASSES]) + (", ..." if run.method.classes > SOME_CLASSES else "")
+        words = f"<p>Its classes are {escape(some)}.</p>"
+    if run.has_codes:
+        lines[f"neurosql encode {name} DATA"] = "find the places of other images on the map"
+    lines[f"neurosql evaluate {name}"] = "measure the scores"
+    width = max(map(len, lines)) if max(map(len, lines)) < 60 else 0
+    text = "\n".join(f"{command.ljust(width)}  # {what}" for command, what in lines.items())
+    return f"<h2>Use this run</h2><pre>{escape(text)}</pre>{words}"
+
+
+def _details(run: Run, folder: Path) -> str:
+    """Everything else, folded."""
+    settings = json.dumps(run.config()["settings"], indent=2)
+    parts = {
+        "How copies were looked for": _pictures(run, folder, COPIES),
+        "More pictures: reconstructions, codes, the course of training": _pictures(run, folder, MORE),
+        "Facts about the model and its training": document.definitions(_facts(run)),
+        "All settings": f"<pre>{escape(settings)}</pre>",
+        "How to train the same model again": _again(run, folder),
+    }
+    return "<h2>Details</h2>" + "".join(document.fold(name, content) for name, content in parts.items() if content)
+
+
+def _pictures(run: Run, folder: Path, names: Iterable[str]) -> str:
+    figures = _figures(run, folder, names)
+    return f'<div class="pictures">{figures}</div>' if figures else ""
+
+
+def _figures(run: Run, folder: Path, names: Iterable[str]) -> str:
+    """The pictures of these names that are in the folder, with their captions."""
+    captions = pictures.captions(run)
+    there = [name for name in names if name in captions and (folder / name).is_file()]
+    return "".join(document.figure(folder / name, captions[name], name in WIDE) for name in there)
+
+
+def _facts(run: Run) -> dict[str, str]:
     last = run.history[-1] if run.history else {}
     seconds = sum(sum(record["seconds"].values()) for record in run.history)
     heldout = next((r["heldout_loss"] for r in reversed(run.history) if "heldout_loss" in r), None)
-    facts = {
+    return {
         "data": run.data.description,
         "trained on": f"{run.data.trained} samples, {run.data.heldout} held out",
         "method": f"{run.settings.method}, {run.method.title}",
@@ -60,13 +127,6 @@ def _facts(run: Run, scores: list[Score]) -> dict[str, str]:
         "held-out loss": number(heldout),
         "variance of codes / of lattice": number(last.get("drift")),
     }
-    if len(scores) == 1:
-        facts |= {f"{s.name} ({s.mode}, n = {s.n})": number(s.value) for s in scores}
-    copies = next((s for s in scores if (s.name, s.mode) == ("suspiciously close", "sampled")), None)
-    if copies is not None:
-        share = f"{100 * copies.value:.1f} % of {copies.n} samples are suspiciously close to a training image"
-        facts["memorisation"] = f"{copies.note}: {share}; about 1 % would be by chance"
-    return facts
 
 
 def _again(run: Run, folder: Path) -> str:
@@ -79,17 +139,6 @@ def _again(run: Run, folder: Path) -> str:
     return f"<pre>{escape(again.how(run, folder))}</pre><p>{escape(words)}</p>"
 
 
-def _commands(folder: Path) -> str:
-    name = folder.as_posix()
-    return f"neurosql sample {name} -n 64\nneurosql evaluate {name}\nneurosql report {name}"
-
-
 def _lead(run: Run) -> str:
-    if run.settings.method == "neurosql":
-        own = run.settings.quantile
-        if own.law == "learnt":
-            return "One generator, whose codes lie near the quantiles of a mixture that was learnt with them."
-        if own.components != 1:
-            return f"One generator, whose codes are a permutation of {run.data.trained} quantiles of a mixture."
-        return f"One generator, whose codes are a permutation of {run.data.trained} quantiles of the prior."
-    return f"Trained by {run.method.title}, for comparison with quantile assignment: same generator, same budget."
+    how = "" if run.settings.method == "neurosql" else f" Its method is {run.method.title}."
+    return f"What a generative model has learned from {run.data.trained:,} {run.data.modality.plural}.{how}"

@@ -7,55 +7,91 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from PIL import Image
 
 from neurosql.fitted import Run
 from neurosql.metrics.memorisation import Memorisation
-from neurosql.report.canvas import Figure, colormaps, get_data_path
+from neurosql.report import maps
+from neurosql.report.canvas import Figure, colormaps
+from neurosql.report.sheet import INK, interleave, sheet
 
 SHEET = 64
-MAP_SIDE = 20
-SHEET_PIXELS = 640
-INK = "#333333"
+EACH = 8
+"""Samples of each class on the sheet of a class-conditional model."""
+MOST_CLASSES = 20
 
 
 def captions(run: Run) -> dict[str, str]:
     """Every picture that a run may have, by file name, in the order of the page."""
-    image = run.data.modality.is_picture
-    found = {"samples.png": f"{SHEET} samples" if image else "samples over the training data"}
+    image, classes = run.data.modality.is_picture, run.method.classes
+    found = {"samples.png": f"{SHEET} new images from the model." if image else "New samples over the training data."}
+    if image and classes:
+        shown = shown_classes(run)
+        some = "" if len(shown) == classes else f", for {len(shown)} of {classes} classes"
+        found["samples.png"] = f"New images from the model, one row per class{some}."
     if run.has_codes:
-        found["reconstructions.png"] = "training data and their reconstructions"
+        if maps.has_places(run):
+            found["images.png"] = maps.own_caption(run)
         if image:
-            found["reconstructions.png"] = "training images (odd rows), each above its reconstruction"
-        found["latent.png"] = "the codes' first two dimensions" + (", coloured by label" * (run.labels is not None))
+            found["map.png"] = maps.map_caption(run)
+        found["reconstructions.png"] = "Training data, and what the model makes of their codes."
         if image:
-            found["map.png"] = map_caption(run)
-    found["closest.png"] = "the most suspicious samples (odd rows), each above its nearest training image"
-    found["memorisation.png"] = "how close each sample is to the nearest training image and to the nearest held-out one"
-    found["curves.png"] = "the run, epoch by epoch"
+            found["reconstructions.png"] = "Training images (odd rows), each above what the model makes of its code."
+        which = "The place" if run.settings.generator.dim <= 2 else "The first two numbers of the code"
+        found["latent.png"] = f"{which} of each training {run.data.modality.name}" + (
+            ", coloured by class." if run.labels is not None else "."
+        )
+    found["closest.png"] = "The most suspicious samples (odd rows), each above the training image nearest to it."
+    found["memorisation.png"] = (
+        "How far each sample is from the nearest training image (up) and from the nearest held-out image (across)."
+    )
+    found["curves.png"] = "The training, epoch by epoch."
     return found
+
+
+def shown_classes(run: Run) -> list[int]:
+    """The classes on the sheet of a class-conditional model: those with training images, at most 20."""
+    return [i for i, count in enumerate(run.method.class_counts.tolist()) if count][:MOST_CLASSES]
 
 
 def draw_all(run: Run, x: np.ndarray, folder: Path, seed: int = 0) -> list[str]:
     """Draw the pictures of a run on its training samples x (n, *shape); returns file names."""
     image = run.data.modality.is_picture
-    fresh = run.sample(SHEET if image else min(len(x), 2000), seed=seed)[0]
     shown = np.random.default_rng(seed).permutation(len(x))[:32]
     again = run.reconstruct() if run.has_codes else x
     draw: dict[str, Callable[[Path], None]] = {
-        "samples.png": lambda p: sheet(fresh, p) if image else overlay(x, fresh, p),
+        "samples.png": lambda p: _samples(run, x, p, seed),
+        "images.png": lambda p: maps.own_images(run, x, p),
         "reconstructions.png": lambda p: (
             sheet(interleave(x[shown], again[shown], 8), p) if image else overlay(x, again, p, "reconstructions")
         ),
         "latent.png": lambda p: latent_plane(run, p),
-        "map.png": lambda p: sheet(latent_map(run), p, columns=MAP_SIDE, gap=0, pixels=1000),
+        "map.png": lambda p: _map(run, p),
         "curves.png": lambda p: curves(run.history, p),
     }
     drawn = [name for name in captions(run) if name in draw]
     for name in drawn:
         draw[name](folder / name)
     return drawn
+
+
+def _samples(run: Run, x: np.ndarray, path: Path, seed: int) -> None:
+    """A sheet of new images, class by class if the model knows classes; other samples over the training data."""
+    if not run.data.modality.is_picture:
+        overlay(x, run.sample(min(len(x), 2000), seed=seed)[0], path)
+    elif run.method.classes:
+        names = [run.like.classes[i] for i in shown_classes(run)]
+        made = [run.sample(EACH, label=name, seed=seed)[0] for name in names]
+        maps.strips(np.concatenate(made), names, path, EACH)
+    else:
+        sheet(run.sample(SHEET, seed=seed)[0], path)
+
+
+def _map(run: Run, path: Path) -> None:
+    decoded = maps.latent_map(run)
+    if run.method.classes:
+        maps.strips(decoded, list(run.like.classes), path, maps.MAP_SIDE, pixels=1000)
+    else:
+        sheet(decoded, path, columns=maps.MAP_SIDE, gap=0, pixels=1000)
 
 
 def draw_copies(run: Run, samples: np.ndarray, train: np.ndarray, found: Memorisation, folder: Path) -> list[str]:
@@ -75,45 +111,13 @@ def draw_copies(run: Run, samples: np.ndarray, train: np.ndarray, found: Memoris
         axes.scatter(found.heldout_distances[chosen], found.distances[chosen], s=6, c=colour, alpha=0.5, lw=0)
     axes.set(xlim=(0, top), ylim=(0, top), xlabel="loss to the nearest held-out image")
     axes.set_ylabel("loss to the nearest training image")
-    axes.set_title(f"memorisation: {found.verdict}", color=INK, fontsize=11)
+    axes.set_title(
+        f"signs of copies: {'none' if found.verdict == 'no sign' else found.verdict}", color=INK, fontsize=11
+    )
     axes.legend(frameon=False, fontsize=8, loc="upper left")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(folder / "memorisation.png", dpi=110)
     return [*drawn, "memorisation.png"]
-
-
-def sheet(images: np.ndarray, path: Path, columns: int = 8, gap: int = 2, pixels: int = SHEET_PIXELS) -> None:
-    """Images (n, c, h, w) in [0, 1] side by side, row by row, enlarged by a whole factor; grey if they are grey."""
-    tiles = tiled(images, columns, gap)
-    picture = Image.fromarray(tiles if images.shape[1] >= 3 else np.ascontiguousarray(tiles[..., 0]))
-    factor = max(1, round(pixels / picture.width))
-    picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST).save(path)
-
-
-def tiled(images: np.ndarray, columns: int, gap: int = 2) -> np.ndarray:
-    """Images (n, c, h, w) in [0, 1] side by side, row by row, as uint8 (height, width, 3)."""
-    n, channels, height, width = images.shape
-    columns = min(columns, n)
-    rows = -(-n // columns)
-    canvas = np.ones((rows * (height + gap) + gap, columns * (width + gap) + gap, 3), np.float32)
-    for i, image in enumerate(images):
-        top, left = gap + i // columns * (height + gap), gap + i % columns * (width + gap)
-        picture = np.moveaxis(image[:3] if channels >= 3 else np.repeat(image[:1], 3, 0), 0, -1)
-        canvas[top : top + height, left : left + width] = picture
-    return (canvas.clip(0, 1) * 255).round().astype(np.uint8)
-
-
-def font_path() -> str:
-    """The path of the font that comes with matplotlib."""
-    return str(Path(get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
-
-
-def interleave(first: np.ndarray, second: np.ndarray, columns: int) -> np.ndarray:
-    """Rows of `columns` images, from `first` and `second` in turn."""
-    rows = []
-    for i in range(0, len(first), columns):
-        rows += [first[i : i + columns], second[i : i + columns]]
-    return np.concatenate(rows)
 
 
 def overlay(x: np.ndarray, y: np.ndarray, path: Path, name: str = "samples") -> None:
@@ -178,40 +182,6 @@ def draw_plane(
         axes.scatter(x, y, s=size, color=colours(number), label=name, linewidths=0, alpha=0.85)
     if legend:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=2)
-
-
-def latent_map(run: Run) -> np.ndarray:
-    """Decoded images over the plane: the codes' own quantiles along each axis, so equal steps hold equal mass.
-
-    A class-conditional model has one row per class, and z_1 along it.
-    """
-    codes_seen = run.method.spanned().cpu().numpy()
-    shares = (np.arange(MAP_SIDE) + 0.5) / MAP_SIDE
-    across = np.quantile(codes_seen[:, 0], shares)
-    classes = run.method.classes
-    if classes:
-        codes = np.tile(np.median(codes_seen, axis=0), (classes * MAP_SIDE, 1))
-        codes[:, 0] = np.tile(across, classes)
-        return run.decode(codes, np.repeat(np.arange(classes), MAP_SIDE))
-    # From the top of the picture down; one row if there is no second dimension.
-    down = np.quantile(codes_seen[:, 1], shares[::-1]) if codes_seen.shape[1] > 1 else np.zeros(1)
-    codes = np.tile(np.median(codes_seen, axis=0), (len(down) * MAP_SIDE, 1))
-    codes[:, 0] = np.tile(across, len(down))
-    if codes_seen.shape[1] > 1:
-        codes[:, 1] = np.repeat(down, MAP_SIDE)
-    decoded = run.decode(codes)
-    # Where no samples come from, the map is blank, as the sea is on a map.
-    decoded[~run.method.reaches(torch.from_numpy(codes)).cpu().numpy()] = 1.0
-    return decoded
-
-
-def map_caption(run: Run) -> str:
-    """What the map of a run shows."""
-    if run.method.classes:
-        return "decoded images, one row per class, along the first latent dimension"
-    rest = "" if run.settings.generator.dim <= 2 else ", the other dimensions at their median"
-    sea = "" if bool(run.method.reaches(run.method.spanned()).all()) else "; blank where no samples come from"
-    return f"decoded images over the plane of the first two latent dimensions{rest}{sea}"
 
 
 def curves(history: list[dict[str, Any]], path: Path) -> None:

@@ -10,7 +10,7 @@ from neurosql.bench.compare import Estimate, Table
 from neurosql.metrics.column import Column
 from neurosql.report import tables
 from neurosql.report.canvas import Figure, colormaps, ticker
-from neurosql.report.pictures import INK
+from neurosql.report.sheet import INK
 
 ACROSS, PANELS = 3, 6
 MARKS = "osD^"

@@ -20,7 +20,8 @@ from neurosql.bench.declare import Experiment
 from neurosql.bench.jobs import PICTURES, PLANE, SAMPLES
 from neurosql.bench.sources import SOURCES
 from neurosql.report.canvas import Figure
-from neurosql.report.pictures import draw_plane, font_path, tiled
+from neurosql.report.pictures import draw_plane
+from neurosql.report.sheet import font_path, tiled
 
 ACROSS = 5
 ENLARGED = 2
