@@ -34,7 +34,7 @@ def test_the_text_is_that_of_the_field():
 
 def test_it_says_what_none_stands_for():
     shown = entries()
-    assert shown["momentum"][1].endswith("None takes the preset's value: 0.7; 0.2 in samples; 0.05 in photographs.")
+    assert shown["momentum"][1].endswith("None takes the preset's value: 0.7; 0.2 in samples; 0.02 in photographs.")
     for preset in ("paper", "plain", "map", "samples", "photographs"):
         chosen = presets.settings(preset=preset).flat()
         for name in shown.keys() & chosen.keys():

@@ -109,8 +109,8 @@ def test_a_table_on_disk_keeps_its_names_and_ranges(tmp_path):
     made = model.sample(50, random_state=0, output="pandas")
     assert list(made.columns) == list(columns) and (made["site"] == 7).all()
     assert ((made["age"] % 1) == 0).all() and made["age"].between(18, 89).all()
-    path = app.sample(tmp_path / "run", 50, seed=0, out=tmp_path / "samples.npy")
-    assert np.allclose(np.load(path), made.to_numpy())
+    done = app.sample(tmp_path / "run", 50, seed=0, out=tmp_path / "samples.npy")
+    assert np.allclose(np.load(done.path), made.to_numpy())
 
 
 def test_the_range_is_that_of_the_training_part():
@@ -183,10 +183,10 @@ def test_a_line_of_a_class_conditional_model_stays_in_one_class(digits):
 
 
 def test_samplers_are_named_and_a_wrong_name_lists_them(model):
-    for sampler in ("prior", "apart", "near", "truncated", "between", "gaussian", "mixture"):
+    for sampler in ("prior", "apart", "near", "truncated", "between", "local", "gaussian", "mixture"):
         assert f'"{sampler}"' in NeuroSQL.sample.__doc__
         assert model.sample(2, sampler=sampler).shape == (2, 8, 8)
-    with pytest.raises(InputError, match="prior, apart, near, truncated, between, gaussian, mixture, got 'nearest'"):
+    with pytest.raises(InputError, match=r"are prior, apart, near, .*, local, gaussian, mixture, got 'nearest'"):
         model.sample(2, sampler="nearest")
     with pytest.raises(InputError, match="fraction must be in"):
         model.sample(2, sampler="near", fraction=2)

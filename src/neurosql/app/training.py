@@ -16,7 +16,6 @@ from neurosql import run as runs
 from neurosql.app.observer import Observer
 from neurosql.checkpoint import CODES, HISTORY, MODEL, SCORES, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet, catalogue, check
-from neurosql.data.catalogue import load_in_parts
 from neurosql.data.obstacles import suggested_side
 from neurosql.errors import InputError, Obstacles
 from neurosql.fitted import Run
@@ -47,7 +46,7 @@ def read(source: str, how: DataSettings, settings: Settings) -> ImageSet:
     """The samples to train on, in parts: official ones, those of a split file, or drawn by the run's seed."""
     training = settings.training
     try:
-        return load_in_parts(source, how, training.validation_share, training.seed)
+        return catalogue.load_in_parts(source, how, training.validation_share, training.seed)
     except Obstacles as error:
         raise _with_the_model_s(error, settings) from None
 
@@ -79,8 +78,7 @@ def train(
 
     Raises `Stopped` after Ctrl-C: its `path` then holds a checkpoint to resume from.
     """
-    training = settings.training
-    images = catalogue.load_in_parts(source, how or DataSettings(), training.validation_share, training.seed)
+    images = read(source, how or DataSettings(), settings)
     observer.say(check.brief(images))
     path = Path(out) if out else claimed(source)
     try:

@@ -209,17 +209,18 @@ class NeuroSQL(TransformerMixin, Arguments):  # type: ignore[misc]
             The class to draw from, if the model is class-conditional; None draws classes as in the training set.
         random_state : int, RandomState instance or None, default=None
             Seed of the draw.
-        sampler : {"prior", "apart", "near", "truncated", "between", "gaussian", "mixture"}, default=None
+        sampler : {"prior", "apart", "near", "truncated", "between", "local", "gaussian", "mixture"}, default=None
             How codes are drawn. prior: from the law that the lattice belongs to; apart: the same, without the draws
             that are most like copies of a training sample; near: draws, moved towards the nearest training code;
             truncated: the draws that are nearest to training codes; between: points between neighbouring training
-            codes; gaussian, mixture: from a Gaussian, or a mixture of them, that is fitted to the training codes. None
-            is prior, or apart if the setting `apart` is below 1, as in the presets samples and photographs.
+            codes; local: training codes, moved as the codes around them differ from each other; gaussian, mixture: from
+            a Gaussian, or a mixture of them, that is fitted to the training codes. None is prior, or apart if the
+            setting `apart` is below 1, as in the preset samples.
         components : int, default=None
             mixture only: largest number of its Gaussians; None is 10.
         fraction : float, default=None
             In [0, 1]. apart and truncated: share of the draws to keep, 0.9 and 0.7 by default. near: how far to go from
-            the nearest training code towards the draw, 0.5 by default.
+            the nearest training code towards the draw, 0.5 by default. local: how far to move a code, 1 by default.
         output : {"numpy", "torch", "pandas", "pil"}, default=None
             What to return: an array or a tensor, in the layout and units that `fit` was given (images in [0, 1]); a
             data frame, for tables; or a list of Pillow images. None is a data frame if `fit` was given one, with its
