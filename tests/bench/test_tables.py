@@ -101,3 +101,11 @@ def test_the_conclusion_names_the_best_contender_and_how_certain_it_is():
 def test_a_page_of_the_smallest_budget_says_that_it_is_noise():
     short, long = ([row | {"epochs": epochs} for row in toy_rows(a=0.5)] for epochs in (2, 40))
     assert conclusion.is_noise(short) and not conclusion.is_noise(long) and not conclusion.is_noise([])
+
+
+def test_the_conclusion_compares_within_a_data_set():
+    digits = toy_rows(a=0.5, b=0.6)
+    faces = [row | {"data": "celeba"} for row in toy_rows(a=0.3, b=0.2)]
+    words = conclusion.sentences(compare.build(TOY, [*digits, *faces]))
+    assert "b (mnist), " in words[0] and "then a (mnist), " in words[0]
+    assert "a (celeba), " in words[1] and "then b (celeba), " in words[1]

@@ -27,7 +27,8 @@ def is_noise(results: list[Row]) -> bool:
 def sentences(table: Table) -> list[str]:
     """The conclusion, one sentence per score, and one on certainty."""
     columns = [column for column in table.columns if column.record.sign and not column.over][:SCORES]
-    said = [words for column in columns if (words := _of(table, column))]
+    sets = _sets(table)
+    said = [words for column in columns for some in sets if (words := _of(table, column, some))]
     if not said:
         return []
     if not table.differences:
@@ -37,12 +38,21 @@ def sentences(table: Table) -> list[str]:
     return [*said, f"{certain}; the others may be chance."]
 
 
-def _of(table: Table, column: Column) -> str:
+def _sets(table: Table) -> list[list[Group]]:
+    """The groups of each data set: scores on one say nothing about scores on another."""
+    if "data" not in table.factors:
+        return [table.groups]
+    place = table.factors.index("data")
+    names = dict.fromkeys(group[place] for group in table.groups)
+    return [[group for group in table.groups if group[place] == name] for name in names]
+
+
+def _of(table: Table, column: Column, groups: list[Group]) -> str:
     """Who is best by a score, each contender in the group that suits it, and who comes next; empty for one alone."""
     sign = column.record.sign
     best: dict[str, tuple[float, Group]] = {}
     for (group, arm, other), cell in table.cells.items():
-        if other == column and (arm not in best or sign * cell.mean > sign * best[arm][0]):
+        if other == column and group in groups and (arm not in best or sign * cell.mean > sign * best[arm][0]):
             best[arm] = cell.mean, group
     order = sorted(best, key=lambda arm: -sign * best[arm][0])
     if len(order) < 2:
