@@ -14,6 +14,8 @@ from neurosql.cost import DEFAULT_MEMORY, Cost
 from neurosql.generators.base import Generator
 
 CHUNK = 64
+ON_A_DEVICE = 1024
+"""Codes that a GPU decodes at a time."""
 PRIOR_WEIGHT = 1e-3
 STEPS = 60
 
@@ -33,8 +35,11 @@ class Law(Protocol):
 
 
 @torch.no_grad()
-def decode(generator: Generator, codes: Tensor, labels: Tensor | None = None, chunk: int = 256) -> Tensor:
+def decode(generator: Generator, codes: Tensor, labels: Tensor | None = None, chunk: int | None = None) -> Tensor:
     """G(z) for codes (n, d), in evaluation mode and in chunks: (n, *shape)."""
+    if chunk is None:
+        # On a CPU, small chunks stay in the cache: four times as many at once take almost twice as long.
+        chunk = CHUNK if codes.device.type == "cpu" else ON_A_DEVICE
     training = generator.training
     generator.eval()
     parts = [

@@ -70,6 +70,8 @@ class SharedSteps:
     second: Tensor
     """(features, d): mean of their squares."""
     steps: int = 0
+    _last: tuple[Tensor, Tensor] | None = None
+    """The images of the batch, and their features: a step of the decoder asks for them several times."""
 
     def __init__(self, scores: Tensor, dim: int, seed: int) -> None:
         """Draw random features of images with these scores (n, r), for codes of d = `dim` numbers."""
@@ -92,7 +94,12 @@ class SharedSteps:
 
     def features(self, index: Tensor | slice) -> Tensor:
         """f_i of the images `index`: (m, features), each with mean 0 and variance 1 over all images."""
-        return (self._raw(self.scores[index]) - self.mean) / self.spread
+        if self._last is not None and self._last[0] is index:
+            return self._last[1]
+        found = (self._raw(self.scores[index]) - self.mean) / self.spread
+        if isinstance(index, Tensor):
+            self._last = (index, found)
+        return found
 
     def offsets(self, index: Tensor | slice) -> Tensor:
         """f_i A of the images `index`, (m, d): how far their codes have gone since `collected` was last called."""
