@@ -76,7 +76,7 @@ def test_train_says_what_it_did_and_what_is_next(small_set, tmp_path, capsys):
     assert main(["train", small_set, "--out", str(tmp_path / "run"), *QUICK]) == 0
     out = capsys.readouterr().out
     assert "80 grey images of 8 x 8" in out
-    assert f"wrote {tmp_path / 'run'}" in out and f"neurosql sample {tmp_path / 'run'}" in out
+    assert f"wrote      {tmp_path / 'run'}" in out and f"neurosql sample {tmp_path / 'run'}" in out
 
 
 def test_a_default_run_folder_is_the_next_free_one(small_set, tmp_path, monkeypatch, capsys):
@@ -123,7 +123,7 @@ def test_resume_draws_what_a_finished_run_lacks(small_set, tmp_path, capsys):
 def test_sample_writes_a_sheet_an_array_or_single_files(trained, tmp_path, capsys):
     assert main(["sample", str(trained), "-n", "9"]) == 0
     assert opened(trained / "samples-seed0.png").std() > 5
-    assert "wrote 9 samples" in capsys.readouterr().out
+    assert "9 samples to" in capsys.readouterr().out
     assert main(["sample", str(trained), "-n", "5", "--out", str(tmp_path / "x.npy"), "--seed", "1"]) == 0
     assert np.load(tmp_path / "x.npy").shape == (5, 8, 8)
     assert np.array_equal(np.load(tmp_path / "x.npy"), NeuroSQL.load(trained).sample(5, random_state=1))

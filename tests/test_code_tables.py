@@ -57,7 +57,7 @@ def no_search(monkeypatch):
 
 def test_the_table_has_each_training_image_with_its_code(trained, pictures, tmp_path, no_search, capsys):
     assert main(["codes", str(trained), "--out", str(tmp_path / "codes.csv")]) == 0
-    assert "wrote codes of 49 training samples" in capsys.readouterr().out
+    assert "codes of 49 training samples" in capsys.readouterr().out
     rows, run = table(tmp_path / "codes.csv"), open_run(trained)
     assert list(rows[0]) == ["position", "name", "label", "part", "row", "loss", "z1", "z2"] and len(rows) == 49
     images = data.load(pictures)

@@ -24,7 +24,7 @@ ROOMS = [
     # what is made of runs
     *("bench", "report"),
     # what a person asks for
-    *("app", "commands", "flags", "cli", "__main__"),
+    *("app", "commands", "messages", "overview", "flags", "cli", "__main__"),
 ]
 
 

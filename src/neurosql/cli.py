@@ -6,8 +6,6 @@ It parses, calls, and says what was written.
 from __future__ import annotations
 
 import errno
-import re
-import shlex
 import sys
 from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Annotated, Any, Literal, Union
@@ -15,20 +13,19 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 
 import neurosql
+from neurosql import messages
 from neurosql.bench.arguments import Bench
 from neurosql.errors import InputError, Obstacles
-from neurosql.flags import data_settings, reading_section
+from neurosql.flags import REGISTRY, data_settings, reading_section
+from neurosql.overview import overview
 from neurosql.presets import Budget, Preset, choices
 from neurosql.settings import (
     METHODS,
-    DataSettings,
     GeneratorSettings,
     LatentSettings,
     Sampling,
     Settings,
     TrainingSettings,
-    as_flags,
-    former,
     section_classes,
 )
 from neurosql.settings.sections import AUTO
@@ -38,7 +35,7 @@ STOPPED = 130
 
 @dataclass(frozen=True)
 class Train:
-    """Train a model and write a run folder with the model, its codes, pictures and a page."""
+    """Train a model; write a run folder with model, codes, pictures and a page."""
 
     data: tyro.conf.Positional[str] = "mnist-sample"
     """mnist-sample (embedded), a folder or archive of images (one folder per class gives labels), volumes or sounds, a
@@ -96,7 +93,7 @@ def _given(arguments: list[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Resume:
-    """Resume a stopped run. The result is the same, bit for bit, as if it had never been stopped."""
+    """Continue a stopped run; the result is the same, bit for bit."""
 
     run: tyro.conf.Positional[str]
     """Run folder."""
@@ -115,13 +112,13 @@ class Sample:
 
     run: tyro.conf.Positional[str]
     """Run folder."""
-    n: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 64
+    n: Annotated[int, tyro.conf.arg(aliases=["-n"], metavar="N")] = 64
     """Number of images."""
     label: str | None = None
     """Class to draw from (class-conditional models)."""
     seed: int = 0
     """Seed of the draw."""
-    how: Sampling = field(default_factory=Sampling)
+    sampling: Sampling = field(default_factory=Sampling)
     out: str | None = None
     """A .png sheet (the default, in the run folder), a .npy or .npz array, or a folder for single .png files; those of
     a class-conditional model go into one folder per class."""
@@ -131,12 +128,12 @@ class Sample:
     def __call__(self) -> None:
         from neurosql import commands
 
-        commands.sample(self.run, self.n, self.label, self.seed, self.how, self.out, self.overwrite)
+        commands.sample(self.run, self.n, self.label, self.seed, self.sampling, self.out, self.overwrite)
 
 
 @dataclass(frozen=True)
 class Codes:
-    """Write the codes of the training images as a table, without a search: file, label, lattice row, loss and code."""
+    """Write the codes of the training images as a table: file, label, loss, code."""
 
     run: tyro.conf.Positional[str]
     """Run folder."""
@@ -151,7 +148,7 @@ class Codes:
 
 @dataclass(frozen=True)
 class Encode:
-    """Find the latent codes of images. Those of images that were trained on are looked up, others are searched for."""
+    """Find the codes of images; those that were trained on are looked up."""
 
     run: tyro.conf.Positional[str]
     """Run folder."""
@@ -176,7 +173,7 @@ class Encode:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Score a trained model: samples, reconstructions, codes, and whether anything was memorised."""
+    """Score a model: samples, reconstructions, codes, and what was memorised."""
 
     run: tyro.conf.Positional[str]
     """Run folder."""
@@ -186,7 +183,7 @@ class Evaluate:
     """Samples to draw."""
     image_pairs: int = 50
     """Pairs of images that SSIM and LPIPS are averaged over."""
-    how: Sampling = field(default_factory=Sampling)
+    sampling: Sampling = field(default_factory=Sampling)
     downstream: bool = False
     """Also train a classifier on 10,000 synthetic images and test it on real ones (needs labels)."""
     vgg: bool = False
@@ -201,13 +198,13 @@ class Evaluate:
         from neurosql.evaluate import Options
 
         extra = {"downstream": self.downstream, "vgg": self.vgg, "inception": self.inception}
-        options = Options(self.samples, self.image_pairs, self.seed, sampling=self.how, **extra)  # type: ignore[arg-type]
+        options = Options(self.samples, self.image_pairs, self.seed, sampling=self.sampling, **extra)  # type: ignore[arg-type]
         commands.evaluate(self.run, self.against, options)
 
 
 @dataclass(frozen=True)
 class FetchWeights:
-    """Fetch the weights of a published network, check them and keep them in the cache folder."""
+    """Fetch published weights, check them and keep them in the cache folder."""
 
     name: tyro.conf.Positional[Literal["lpips-vgg", "lpips-alex"]]
     """Which weights."""
@@ -257,8 +254,7 @@ class Info:
 
 @dataclass(frozen=True)
 class Check:
-    """Describe data: format, counts, sizes and memory, everything odd about them with the flag that settles it, and a
-    command that trains on them; also draws a contact sheet."""
+    """Describe data: what they hold, what is odd, and a command that trains."""
 
     data: tyro.conf.Positional[str]
     """Data, in any form that `train` takes."""
@@ -285,10 +281,10 @@ def data_command(arguments: list[str]) -> Any:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Download a public data set: mnist, fashion-mnist, or a set of MedMNIST such as pathmnist or organmnist3d_64."""
+    """Download a public data set."""
 
     name: tyro.conf.Positional[str]
-    """The data set."""
+    """mnist, fashion-mnist, or a set of MedMNIST such as pathmnist or organmnist3d_64."""
     out: str | None = None
     """Folder to put it in; by default data/."""
 
@@ -310,7 +306,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Report:
-    """Write the page of a run, of a bench, or of a folder of benches: one HTML file that needs nothing else to open."""
+    """Write the page of a run or a bench: one HTML file that needs nothing else."""
 
     path: tyro.conf.Positional[str]
     """A run folder, a .csv of `bench run`, or the folder that holds such files."""
@@ -321,29 +317,36 @@ class Report:
         commands.report(self.path)
 
 
+COMMANDS = (Train, Resume, Sample, Codes, Encode, Evaluate, Info, Report, Data, Weights, Bench)
+"""Every command, in the order of the help."""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    arguments = _present(sys.argv[1:] if arguments is None else arguments)
+    arguments = messages.present(sys.argv[1:] if arguments is None else arguments)
     if arguments == ["--version"]:
         print(f"neurosql {neurosql.__version__}")
         return 0
+    if arguments in ([], ["-h"], ["--help"]):
+        print(overview(COMMANDS))
+        return 0 if arguments else 2
     try:
         train = train_command(arguments) if arguments[:1] == ["train"] else Train
         data = data_command(arguments) if arguments[:1] == ["data"] else Data
-        commands: Any = Union[train, Resume, Sample, Codes, Encode, Evaluate, Info, data, Weights, Bench, Report]  # noqa: UP007
+        named = {Train: train, Data: data}
+        commands: Any = Union[tuple(named.get(command, command) for command in COMMANDS)]  # noqa: UP007
         command: Any = tyro.cli(
             commands,
             args=arguments,
             prog="neurosql",
-            description="Generative modelling by quantile assignment: a generator, a lattice, an assignment. "
-            "`neurosql --version` says which version this is.",
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+            registry=REGISTRY,
         )
         command()
     except Obstacles as error:
-        return _fail(_sentences(error, arguments))
+        return _fail(messages.sentences(error, arguments))
     except InputError as error:
-        return _fail(_with_flags(str(error)))
+        return _fail(messages.with_flags(str(error)))
     except KeyboardInterrupt as stop:
         print(f"\n{stop}" if str(stop) else "\nstopped", file=sys.stderr)
         return STOPPED
@@ -354,59 +357,6 @@ def main(arguments: list[str] | None = None) -> int:
             return _fail("the disk is full: free some space and run the command again; written files are complete")
         return _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
     return 0
-
-
-def _present(arguments: list[str]) -> list[str]:
-    """The arguments with the current names of renamed flags; prints a notice for each."""
-    old = {"train": former.RENAMED, "evaluate": {"pairs": "image_pairs"}}.get(arguments[0] if arguments else "", {})
-    found: list[str] = []
-    rest = iter(arguments)
-    for argument in rest:
-        flag, equals, value = argument.partition("=")
-        name = flag.removeprefix("--").replace("-", "_")
-        if not flag.startswith("--") or name not in old:
-            found.append(argument)
-            continue
-        value = value if equals else next(rest, "")
-        new, now = (old[name], value) if arguments[0] == "evaluate" else former.renamed(name, value)
-        print(
-            f"note       {flag} has been renamed to --{new.replace('_', '-')}: the old name will be removed",
-            file=sys.stderr,
-        )
-        found += [f"--{new.replace('_', '-')}", now]
-    return found
-
-
-def _with_flags(sentence: str) -> str:
-    """A message with the names of settings as they are typed on the command line."""
-    kinds = [kind for method in METHODS for kind in section_classes(method).values()]
-    names = {f.name for kind in (*kinds, DataSettings) for f in fields(kind)}
-
-    def typed(word: re.Match[str]) -> str:
-        # A name of one word is a setting only where a value follows it.
-        name, value = word["name"], word["value"]
-        return _flag(name) if name in names and ("_" in name or value) else word[0]
-
-    return re.sub(r"(?<![\w/.-])(?P<name>[a-z]\w*)(?P<value>=True)?(?![\w/=])", typed, sentence)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _sentences(error: Obstacles, arguments: list[str]) -> str:
-    """All that is in the way; if that is more than one thing, one line for each and the command that settles them."""
-    found = [_with_flags(sentence) for sentence in error.found]
-    if len(found) == 1:
-        return found[0]
-    lines = [
-        f"{len(found)} things are in the way:",
-        *(f"  {number}. {sentence}" for number, sentence in enumerate(found, 1)),
-    ]
-    if error.settled_by and arguments[:1] == ["train"]:
-        settled = shlex.join(["neurosql", *arguments, *as_flags(error.settled_by)])
-        lines.append(f"  with the flags that settle them: {settled}")
-    return "\n".join(lines)
 
 
 def _fail(sentence: str) -> int:

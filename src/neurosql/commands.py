@@ -12,6 +12,7 @@ import neurosql
 from neurosql import app, engine
 from neurosql import run as runs
 from neurosql.app import Terminal
+from neurosql.app.observer import tell
 from neurosql.app.training import Trained
 from neurosql.checkpoint import SCORES, USED, RunFolder
 from neurosql.data import fetch
@@ -43,15 +44,15 @@ def resume(path: str, source: str | None) -> None:
     if done.written:
         _say(done)
         return
-    print(f"finished   {path} is complete: nothing was changed")
+    tell(f"finished   {path} is complete: nothing was changed")
     print(f"next       neurosql sample {path} -n 64, or neurosql evaluate {path}")
 
 
 def _say(done: Trained) -> None:
     path = done.folder.path
     for score in done.scores:
-        print(f"{score.name}  {score.value:.4f} ({score.mode}, n = {score.n})")
-    print(f"wrote {path}: {', '.join(done.written)}")
+        tell(f"{score.name}  {score.value:.4f} ({score.mode}, n = {score.n})")
+    tell(f"wrote      {path}: {', '.join(done.written)}")
     print(f"look at    {path / page.NAME}")
     print(f"next       neurosql sample {path} -n 64, or neurosql evaluate {path}")
 
@@ -66,17 +67,17 @@ def sample(
     """Draw samples and say where they are."""
     done = app.sample(path, n, label, seed, how, out, overwrite)
     by_class = f", one folder per class: {', '.join(done.folders)}" if done.folders else ""
-    print(f"wrote {n} samples to {done.path}{by_class}")
+    tell(f"wrote      {n} samples to {done.path}{by_class}")
     if done.others:
-        print(f"note       {done.path} also holds {done.others:,} files that were there before")
+        tell(f"note       {done.path} also holds {done.others:,} files that were there before")
 
 
 def codes(path: str, out: str | None) -> None:
     """Write the codes of the training images and say where they are."""
     done = app.codes(path, out)
     for note in done.notes:
-        print(f"note       {note}")
-    print(f"wrote codes of {len(done.columns['codes'])} training samples to {done.path}")
+        tell(f"note       {note}")
+    tell(f"wrote      codes of {len(done.columns['codes'])} training samples to {done.path}")
 
 
 def encode(
@@ -85,12 +86,12 @@ def encode(
     """Encode images and say where their codes are."""
     found = app.encode(path, source, limit, skip_bad, part, out, TERMINAL, convert)
     for note in found.notes:
-        print(f"note       {note}")
+        tell(f"note       {note}")
     if found.known is not None:
         count = f"{found.known.sum()} of {len(found.codes)}"
-        print(f"known      {count} samples were trained on: their codes were looked up")
-    print(f"mean loss  {found.losses.mean():.4f} over {len(found.losses)} samples")
-    print(f"wrote codes of {len(found.codes)} samples to {found.path}")
+        tell(f"known      {count} samples were trained on: their codes were looked up")
+    tell(f"mean loss  {found.losses.mean():.4f} over {len(found.losses)} samples")
+    tell(f"wrote      codes of {len(found.codes)} samples to {found.path}")
 
 
 def evaluate(path: str, against: str | None, options: Options) -> None:
@@ -98,22 +99,22 @@ def evaluate(path: str, against: str | None, options: Options) -> None:
     done = app.evaluate(path, against, options, TERMINAL)
     print(table(done.found.scores))
     if done.found.memorisation is not None:
-        print(done.found.memorisation.sentence())
-        print(f"wrote {', '.join(done.pictures)} to {path}")
+        tell(done.found.memorisation.sentence())
+        tell(f"wrote      {', '.join(done.pictures)} to {path}")
     for sentence in done.found.left_out:
-        print(f"left out: {sentence}")
-    print(f"wrote {', '.join(map(str, done.written))}")
+        tell(f"left out: {sentence}")
+    tell(f"wrote      {', '.join(map(str, done.written))}")
 
 
 def report(path: str) -> None:
     """Write a page and say which files it has."""
     for file in app.report(path):
-        print(f"wrote {file}")
+        tell(f"wrote      {file}")
 
 
 def fetch_weights(name: str, file: str | None) -> None:
     """Get published weights and say where they are."""
-    print(f"wrote {weights.fetch(name, file, say=print)}")
+    tell(f"wrote      {weights.fetch(name, file, say=print)}")
 
 
 def list_weights() -> None:
@@ -136,9 +137,9 @@ def info(path: str | None) -> None:
     config = folder.config()
     settings, origin = runs.settings_of(config), runs.origin_of(config)
     records = folder.history()
-    print(f"run        {path} (neurosql {config['version']}, {config['created']})")
-    print(f"data       {origin.description}, from {origin.source}")
-    print(f"method     {settings.method}{', class-conditional' if settings.generator.conditional else ''}")
+    tell(f"run        {path} (neurosql {config['version']}, {config['created']})")
+    tell(f"data       {origin.description}, from {origin.source}")
+    tell(f"method     {settings.method}{', class-conditional' if settings.generator.conditional else ''}")
     for name, network in config["networks"].items():
         kind = f"{network['name']}, latent dimension {network['latent_dim']}, " if "name" in network else ""
         print(f"{name:<10} {kind}{network['parameters']:,} parameters")
@@ -149,11 +150,11 @@ def info(path: str | None) -> None:
             f"{used['peak_memory'] / 2**30:.2f} GiB"
         )
     finished = runs.is_finished(folder)
-    print(f"state      {'finished' if finished else 'stopped'} after {len(records)} epochs")
+    tell(f"state      {'finished' if finished else 'stopped'} after {len(records)} epochs")
     if records:
         last = records[-1]
         figures = {k: v for k, v in last.items() if isinstance(v, float) and k != "learning_rate"}
-        print("last epoch " + ", ".join(f"{name} {value:.4f}" for name, value in figures.items()))
+        tell("last epoch " + ", ".join(f"{name} {value:.4f}" for name, value in figures.items()))
     if folder.has(SCORES):
         print(table(as_judged_today(Score.from_record(record)) for record in folder.read_json(SCORES).values()))
     print(f"next       {f'neurosql sample {path} -n 64' if finished else f'neurosql resume {path}'}")
@@ -162,13 +163,13 @@ def info(path: str | None) -> None:
 def data_check(source: str, how: DataSettings, seed: int, sheet: str | None) -> None:
     """Describe data, with all that is odd about them, and say how to train on them."""
     found = app.check_data(source, how, seed, sheet)
-    print(found.report)
+    tell(found.report)
     for number, finding in enumerate(found.findings, 1):
-        print(f"finding {number:<2} {finding}")
+        tell(f"finding {number:<2} {finding}")
     if not found.findings:
         print("findings   none")
     if found.sheet is not None:
-        print(f"wrote {found.sheet}")
+        tell(f"wrote      {found.sheet}")
     print(f"next       {found.command or 'nothing can be trained on yet: settle the findings, then check again'}")
 
 

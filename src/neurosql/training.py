@@ -22,6 +22,8 @@ from neurosql.methods.base import Batch, Method
 from neurosql.settings import TrainingSettings
 
 CLOSING_RATE = 0.3
+SHOWN = {"loss": "loss", "heldout_loss": "held out"}
+"""The figures beside the progress bar, with the words for them."""
 
 Record = dict[str, Any]
 
@@ -212,8 +214,8 @@ class Trainer:
         figures |= self._validate()
         figures["seconds"] = {part: round(seconds, 4) for part, seconds in self.method.clock.read().items()}
         enough = bool(self.record(figures)) if self.record is not None else False
-        self.shown |= {k: figures[k] for k in ("loss", "cost", "changed", "heldout_loss") if k in figures}
-        bar.set_postfix({name: f"{value:.3f}" for name, value in self.shown.items()}, refresh=False)
+        self.shown |= {word: figures[name] for name, word in SHOWN.items() if name in figures}
+        self._describe(bar)
         if self.phase == "main" and (enough or self._main_is_over()):
             self._close()
         elif enough:
@@ -273,14 +275,22 @@ class Trainer:
 
     def _bar(self) -> tqdm:
         # disable=None is silent if there is no terminal.
-        return tqdm(
+        bar = tqdm(
             total=self.budget,
             initial=min(self.step, self.budget),
-            desc="training",
-            unit="step",
             disable=None if self.progress else True,
             dynamic_ncols=True,
+            bar_format="{desc} {percentage:3.0f}% |{bar:20}| {remaining} left{postfix}",
         )
+        self._describe(bar)
+        return bar
+
+    def _describe(self, bar: tqdm) -> None:
+        """What stands before and after the bar: all of it fits on a line of 80 characters."""
+        closing = self.phase != "main"
+        now, last = self.epoch, self.closing_epochs if closing else self.epochs
+        bar.set_description_str(f"{'closing' if closing else 'epoch'} {min(now + 1, last)}/{last}", refresh=False)
+        bar.set_postfix_str(", ".join(f"{word} {value:.3f}" for word, value in self.shown.items()), refresh=False)
 
     def state(self) -> tuple[dict[str, Tensor], Record]:
         """Everything that decides what comes next: tensors by name, and plain values."""

@@ -25,7 +25,7 @@ class ListBench:
 
 @dataclass(frozen=True)
 class RunBench:
-    """Run an experiment, one process per run. You can stop it at any time; the same command continues."""
+    """Run experiments. You can stop at any time; the same command continues."""
 
     names: tyro.conf.Positional[tuple[str, ...]]
     """Experiments, or `all`; `neurosql bench list` shows them."""
@@ -68,8 +68,8 @@ class MergeBench:
     """Folders that `bench run` filled."""
     out: str
     """Folder of the joined results."""
-    budget: Budget = "laptop"
-    """The budget that they were made with."""
+    budget: Annotated[Budget, tyro.conf.arg(metavar="BUDGET")] = "laptop"
+    """The budget that they were made with: smoke, laptop or paper."""
 
     def __call__(self) -> None:
         from neurosql.bench import commands
@@ -79,14 +79,11 @@ class MergeBench:
 
 @dataclass(frozen=True)
 class MigrateBench:
-    """Bring results of an earlier version up to date: their format, and the config of each run.
-
-    Each run is matched to the declared run with the same identity. Use this if settings were renamed, not if their
-    values changed.
-    """
+    """Bring results of an earlier version up to date; their runs are not repeated."""
 
     folder: tyro.conf.Positional[str]
-    """A folder that `bench run` filled."""
+    """A folder that `bench run` filled. Each run is matched to the declared run with the same identity: use this if
+    settings were renamed, not if their values changed."""
     budget: Budget | None = None
     """The budget that it was made with; by default the folder's name."""
 
@@ -98,7 +95,7 @@ class MigrateBench:
 
 @dataclass(frozen=True)
 class Bench:
-    """The paper's experiments and ours: list them, run them, join results of several machines, migrate old results."""
+    """Run the paper's experiments and ours."""
 
     action: (
         Annotated[ListBench, tyro.conf.subcommand("list")]
