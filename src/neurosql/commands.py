@@ -170,6 +170,8 @@ def data_check(source: str, how: DataSettings, seed: int, sheet: str | None) -> 
         print("findings   none")
     if found.sheet is not None:
         tell(f"wrote      {found.sheet}")
+    if found.hint:
+        tell(f"note       {found.hint}")
     print(f"next       {found.command or 'nothing can be trained on yet: settle the findings, then check again'}")
 
 

@@ -11,8 +11,10 @@ import pytest
 from PIL import Image
 
 from neurosql import InputError, data
+from neurosql.app import check_data
 from neurosql.cli import main
 from neurosql.data import fetch
+from neurosql.settings import DataSettings
 
 
 def save(folder, n=9):
@@ -41,6 +43,25 @@ def test_check_says_everything_and_draws_a_sheet(tmp_path, capsys, monkeypatch):
     assert "1 training samples are blank" in out and "subjects   not known" in out and "memory" in out
     with Image.open(tmp_path / "pets-check.png") as sheet:
         assert sheet.size == (768, 288) and np.asarray(sheet).std() > 20
+
+
+def test_the_command_that_trains_keeps_lookalikes_together_if_they_would_be_split(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = save(tmp_path / "pets", n=15)
+    for kind in ("cat", "dog"):
+        for i in range(15):
+            Image.open(folder / kind / f"{i}.png").save(folder / kind / f"{i}-again.jpg", quality=80)
+    found = check_data(str(folder), DataSettings(image_size=24))
+    assert any("in another part" in finding.what for finding in found.findings)
+    assert "--group near-duplicates" in found.command and "lookalikes 30 groups" in found.report
+    again = check_data(str(folder), found.settings)
+    assert again.command == found.command and not any("near duplicate" in f.what for f in again.findings)
+
+
+def test_check_says_which_preset_is_for_photographs_and_says_nothing_for_digits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "--preset photographs" in check_data(str(save(tmp_path / "pets")), DataSettings(image_size=24)).hint
+    assert check_data("mnist-sample", DataSettings(limit=40)).hint is None
 
 
 def test_check_of_the_sample_of_vectors_and_of_volumes(tmp_path, capsys, monkeypatch):

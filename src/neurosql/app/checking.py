@@ -15,6 +15,10 @@ from neurosql.errors import Obstacles
 from neurosql.report.again import OF_THE_MACHINE
 from neurosql.settings import DataSettings, TrainingSettings, as_flags
 
+DETAILED = 48
+"""Pixels per side from which on grey images may be scans."""
+PHOTOGRAPHS = "--preset photographs makes the best samples of photographs and scans; without it you get a map"
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -29,6 +33,8 @@ class Checked:
     """How that command reads them."""
     sheet: Path | None = None
     """The contact sheet, if samples are pictures."""
+    hint: str | None = None
+    """What else to consider when training on them."""
 
 
 def check_data(source: str, how: DataSettings, seed: int = 0, sheet: str | Path | None = None) -> Checked:
@@ -38,13 +44,16 @@ def check_data(source: str, how: DataSettings, seed: int = 0, sheet: str | Path 
         images, how = _readable(source, dataclasses.replace(how, skip_bad=True), seed, found)
     except Obstacles as error:
         return Checked(f"source     {source}", found + _as_findings(error))
-    assert images.reading is not None
-    if not images.reading.skipped:
+    if images.reading is not None and not images.reading.skipped:
         how = dataclasses.replace(how, skip_bad=False)
-    divided = images
-    if how.split is None:
-        divided = images.divide(TrainingSettings().validation_share, how.test_share, seed)
+    divided = _divided(images, how, seed)
     found += findings.of(images, divided)
+    settled = {name: value for finding in found for name, value in finding.settings.items()}
+    if settled and how.split is None:
+        how = dataclasses.replace(how, **settled)
+        images = data.load(source, seed=seed, settings=how)
+        divided = _divided(images, how, seed)
+    assert images.reading is not None
     target = Path(sheet) if sheet else Path(f"{stem_of(source)}-check.png")
     target.parent.mkdir(parents=True, exist_ok=True)
     drawn = check.contact_sheet(images, target)
@@ -52,7 +61,22 @@ def check_data(source: str, how: DataSettings, seed: int = 0, sheet: str | Path 
     changed = {name: value for name, value in changed.items() if name not in OF_THE_MACHINE}
     changed |= {} if seed == 0 else {"seed": seed}
     command = shlex.join(["neurosql", "train", source, *as_flags(changed)])
-    return Checked(check.report(images, divided), found, command, how, target if drawn else None)
+    sheet = target if drawn else None
+    return Checked(
+        check.report(images, divided), found, command, how, sheet, PHOTOGRAPHS if _detailed(images) else None
+    )
+
+
+def _divided(images: ImageSet, how: DataSettings, seed: int) -> ImageSet:
+    """The images in the parts that training makes of them."""
+    if how.split is not None:
+        return images
+    return images.divide(TrainingSettings().validation_share, how.test_share, seed)
+
+
+def _detailed(images: ImageSet) -> bool:
+    """Whether images may be photographs or scans: in colour, or of some size."""
+    return images.modality.is_picture and (images.shape[0] == 3 or min(images.shape[1:]) >= DETAILED)
 
 
 def _as_findings(error: Obstacles) -> list[Finding]:

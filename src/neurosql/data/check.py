@@ -51,7 +51,9 @@ def report(images: ImageSet, divided: ImageSet) -> str:
         lines.append(f"parts      no official {' or '.join(missing)} part: training carves them by seed")
     lines.append(f"samples    {account(divided)}")
     if images.subjects is not None:
-        lines.append(f"subjects   {len(_subjects(images)):,}")
+        lookalikes = reading.settings.get("group") == "near-duplicates"
+        count = f"{len(_subjects(images)):,}"
+        lines.append(f"lookalikes {count} groups, each in one part" if lookalikes else f"subjects   {count}")
         shared = _shared(images)
         if shared:
             lines.append(f"warning    {shared} subjects are in more than one part")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,8 @@ class Finding:
     what: str
     settle: str
     """The flag that settles it, or what else to do."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Settings, by name, that a command which trains on the data should have because of it."""
 
     def __str__(self) -> str:
         return f"{self.what}: {self.settle}"
@@ -48,7 +51,8 @@ def of(images: ImageSet, divided: ImageSet) -> list[Finding]:
         found.append(Finding(words, "remove them, or keep them together with --group near-duplicates"))
     if near and images.subjects is None and reading.settings.get("group") != "near-duplicates":
         words = f"{near:,} samples have a near duplicate" + (f", {crossing:,} of them in another part" * bool(crossing))
-        found.append(Finding(words, "--group near-duplicates keeps lookalikes in the same part"))
+        settings = {"group": "near-duplicates"} if crossing else {}
+        found.append(Finding(words, "--group near-duplicates keeps lookalikes in the same part", settings))
     return found
 
 

@@ -216,7 +216,8 @@ class QuantileCodes(Searched):
                 f"one assignment of {largest:,} images compares {largest**2:,} pairs: if that takes too long, use "
                 "--strategy candidates, or the mini-batch algorithm"
             )
-        far = self.distance_to_codes()
+        # A law that is learnt goes where the codes are.
+        far = self.distance_to_codes() if self.settings.law == "fixed" else 0.0
         if far > FAR:
             notes.append(
                 f"{len(self.lattice)} codes leave dimension {self.prior.dim} nearly empty (a prior draw is {far:.2f} "
