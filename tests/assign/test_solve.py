@@ -391,3 +391,10 @@ def test_many_problems_at_once_are_solved_as_one_by_one():
     assert assign.solve_all([]) == []
     with pytest.raises(InputError, match="warm start"):
         assign.solve_all(costs, warm=[None])
+
+
+def test_an_assignment_says_on_one_line_how_good_it_is():
+    cost = np.random.default_rng(0).random((30, 40))
+    exact, greedy = (assign.solve(cost, method=method) for method in ("exact", "greedy"))
+    assert repr(exact) == f"Assignment(30 rows to 40 columns, mean cost {exact.cost:.6g}, exact)"
+    assert f"at most {greedy.relative_gap:.2%} above the optimum" in repr(greedy) and "\n" not in repr(greedy)

@@ -53,6 +53,11 @@ class Assignment:
     exact: bool
     """Whether π is an optimum. The gap is then zero up to rounding."""
 
+    def __repr__(self) -> str:
+        size = f"{len(self.permutation):,} rows to {len(self.column_duals):,} columns"
+        quality = "exact" if self.exact else f"at most {self.relative_gap:.2%} above the optimum"
+        return f"Assignment({size}, mean cost {self.cost:.6g}, {quality})"
+
     @property
     def dual_value(self) -> float:
         """1/n (Σ_i u_i + Σ_j v_j), at most the mean cost of any assignment; 0 when there are no rows."""
