@@ -142,14 +142,13 @@ def _is_ours(path: Path, handle: int, last: bool) -> bool:
 
 
 def _release(path: Path, handle: int) -> None:
-    with suppress(OSError):
-        os.ftruncate(handle, 0)
-        if sys.platform != "win32":
-            os.unlink(path)
-    os.close(handle)
     if sys.platform == "win32":
-        with suppress(OSError):
-            os.unlink(path)
+        # An open file can't be removed there.
+        os.close(handle)
+    with suppress(OSError):
+        os.unlink(path)
+    if sys.platform != "win32":
+        os.close(handle)
 
 
 def _is_at(path: Path, found: os.stat_result) -> bool:

@@ -169,7 +169,7 @@ def resume(
     A finished run is opened as it is.
     """
     folder = RunFolder.existing(path)
-    if is_finished(folder):
+    if is_finished(folder) and not folder.was_left():
         return open_run(path)
     with folder.writing():
         if is_finished(folder):

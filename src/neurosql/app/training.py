@@ -98,7 +98,7 @@ def train(
 def resume(path: str | Path, source: str | None = None, observer: Observer = QUIET) -> Trained:
     """Continue a stopped run; a finished run only gets the files that its folder lacks."""
     folder = RunFolder.existing(path)
-    if runs.is_finished(folder) and folder.has(page.NAME):
+    if runs.is_finished(folder) and folder.has(page.NAME) and not folder.was_left():
         return Trained(runs.open_run(path), folder)
     with folder.writing():
         return _resumed(folder, source, observer)
@@ -107,13 +107,14 @@ def resume(path: str | Path, source: str | None = None, observer: Observer = QUI
 def _resumed(folder: RunFolder, source: str | None, observer: Observer) -> Trained:
     if runs.is_finished(folder):
         run = runs.open_run(folder.path)
-        return finish(run, sets(run, folder)[0].x, folder)
+        return Trained(run, folder) if folder.has(page.NAME) else finish(run, sets(run, folder)[0].x, folder)
     seen: list[ImageSet] = []
 
     def load(source: str, how: tuple[DataSettings, int]) -> ImageSet:
         seen.append(_again(folder, source))
         # The page of a stopped run shows another model. The new one comes last: if it is there, all else is.
-        (folder.path / page.NAME).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(folder.path / page.NAME)
         return seen[-1]
 
     run = runs.resume(folder.path, load, source, **_heard(observer))
