@@ -149,15 +149,17 @@ def info(path: str | None) -> None:
             f"used       {used['steps']:,} steps, {used['images']:,} images, {used['seconds']:.0f} s, "
             f"{used['peak_memory'] / 2**30:.2f} GiB"
         )
-    finished = runs.is_finished(folder)
-    tell(f"state      {'finished' if finished else 'stopped'} after {len(records)} epochs")
+    state, holder = runs.state_of(folder), folder.holder()
+    tell(f"state      {state if holder is None else 'in use'} after {len(records)} epochs")
+    if holder is not None:
+        tell(f"in use by  {holder}")
     if records:
         last = records[-1]
         figures = {k: v for k, v in last.items() if isinstance(v, float) and k != "learning_rate"}
         tell("last epoch " + ", ".join(f"{name} {value:.4f}" for name, value in figures.items()))
     if folder.has(SCORES):
         print(table(as_judged_today(Score.from_record(record)) for record in folder.read_json(SCORES).values()))
-    print(f"next       {f'neurosql sample {path} -n 64' if finished else f'neurosql resume {path}'}")
+    print(f"next       {f'neurosql sample {path} -n 64' if state == runs.FINISHED else f'neurosql resume {path}'}")
 
 
 def data_check(source: str, how: DataSettings, seed: int, sheet: str | None) -> None:

@@ -24,6 +24,8 @@ from neurosql.trained_on import TrainedOn
 from neurosql.training import Used
 
 STATISTICS = ("data.mean", "data.std")
+STEP = "step"
+"""Weights and codes are two files: both say after which step they were written, so that no others are used together."""
 RANGES = ("data.low", "data.high", "data.whole")
 """What is known about the columns of a table."""
 
@@ -177,16 +179,17 @@ class Run:
             weights |= dict(zip(STATISTICS, map(torch.from_numpy, (self.like.mean, self.like.std))))
         if (columns := self.like.columns) is not None:
             weights |= dict(zip(RANGES, map(torch.from_numpy, (columns.low, columns.high, columns.whole))))
-        folder.write_tensors(MODEL, weights)
+        when = {} if self.used is None else {STEP: self.used.steps}
+        folder.write_tensors(MODEL, weights, when)
         codes = self.method.kept()
         codes["index"] = torch.from_numpy(self.index)
         if self.labels is not None:
             codes["labels"] = torch.from_numpy(self.labels)
         known = self.trained_on()
         if known is None:
-            folder.write_tensors(CODES, codes)
+            folder.write_tensors(CODES, codes, when)
         else:
-            folder.write_tensors(CODES, codes | known.tensors(), known.plain())
+            folder.write_tensors(CODES, codes | known.tensors(), known.plain() | when)
         if self.split is not None:
             folder.write_json(SPLIT, self.split)
         if self.used is not None:

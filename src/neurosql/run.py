@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,14 @@ import torch
 from torch import Tensor
 
 from neurosql import dimension, methods, presets, prior
-from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder
+from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder, whole_records
 from neurosql.data import ImageSet, from_array, from_dataset
 from neurosql.data.account import account
 from neurosql.data.catalogue import load_in_parts
 from neurosql.data.columns import Columns
 from neurosql.data.dataset import is_dataset
 from neurosql.errors import InputError
-from neurosql.fitted import RANGES, STATISTICS, Run
+from neurosql.fitted import RANGES, STATISTICS, STEP, Run
 from neurosql.methods.base import Task
 from neurosql.origin import Origin
 from neurosql.settings import DataSettings, Sampling, Settings, former
@@ -28,6 +29,9 @@ from neurosql.settings.sections import AUTO
 from neurosql.trained_on import TrainedOn
 from neurosql.training import Diverged, Stopped, Trainer, Used
 
+RECORDS = "history"
+"""The tensor of a checkpoint that holds the history as JSON lines: a damaged `history.jsonl` loses nothing."""
+FINISHED, STOPPED, INTERRUPTED = "finished", "stopped", "interrupted"
 NO_LABELS = "conditional=True needs labels: one folder per class, 'labels' in the .npz, or y; else leave it out"
 
 
@@ -116,18 +120,37 @@ def train(
     Raises `Stopped` after Ctrl-C: the folder then holds a checkpoint to resume from, and the model so far.
     """
     run, heldout = _prepare(images, settings, law, None if begin is None else begin.index)
-    folder = None if out is None else RunFolder.create(out)
-    if folder is not None:
-        folder.write_config(run.config())
+    if out is None:
+        return _begin(run, images, heldout, None, progress, say, hear, begin)
+    folder = RunFolder.create(out)
+    with folder.writing():
+        if folder.begin():
+            say(f"note       {out} held a run that was interrupted before its first checkpoint: it starts again")
         folder.write_json(SPLIT, run.split)
+        return _begin(run, images, heldout, folder, progress, say, hear, begin)
+
+
+def _begin(
+    run: Run,
+    images: ImageSet,
+    heldout: ImageSet | None,
+    folder: RunFolder | None,
+    progress: bool,
+    say: Callable[[str], None],
+    hear: Callable[[dict[str, Any]], Any],
+    begin: Beginning | None,
+) -> Run:
+    """Train from the beginning, or from that of another model.
+
+    The folder becomes a run when its config is written: from then on, everything is there to resume it.
+    """
     say(_summary(run, images))
     if begin is None:
+        if folder is not None:
+            folder.write_config(run.config())
         run.method.start()
         return _fit(run, images, heldout, folder, progress, hear)
     run.history[:] = begin.run.history
-    if folder is not None:
-        for figures in run.history:
-            folder.append_history(figures)
     codes = torch.from_numpy(begin.codes_of(images, run.index)).to(run.method.device)
     run.method.start_from(begin.run.method, codes)
     return _fit(run, images, heldout, folder, progress, hear, at_once=True)
@@ -146,38 +169,62 @@ def resume(
     A finished run is opened as it is.
     """
     folder = RunFolder.existing(path)
-    if is_finished(folder):
+    if is_finished(folder) and not folder.was_left():
         return open_run(path)
-    config = folder.config()
-    settings = settings_of(config)
-    # A run that was killed before its first checkpoint starts again: the seed makes it the same run.
-    begun = folder.read_tensors(CHECKPOINT) if folder.has(CHECKPOINT) else None
-    origin = origin_of(config)
-    images = read(source or origin.path, reading_of(folder))
-    if images.fingerprint != origin.fingerprint:
-        raise InputError(
-            f"{images.source} does not hold the images that {path} was trained on: give their path with --data"
-        )
-    run, heldout = _prepare(images, settings)
-    folder.keep_history(begun[1]["records"] if begun else 0)
-    run.history[:] = folder.history()
-    say(_summary(run, images))
+    with folder.writing():
+        if is_finished(folder):
+            return open_run(path)
+        config = folder.config()
+        settings = settings_of(config)
+        # A run that was killed before its first checkpoint starts again: the seed makes it the same run.
+        begun = folder.read_tensors(CHECKPOINT) if folder.has(CHECKPOINT) else None
+        origin = origin_of(config)
+        images = read(source or origin.path, reading_of(folder))
+        if images.fingerprint != origin.fingerprint:
+            raise InputError(
+                f"{images.source} does not hold the images that {path} was trained on: give their path with --data"
+            )
+        run, heldout = _prepare(images, settings)
+        run.history[:] = _recorded(folder, begun)
+        folder.write_history(run.history)
+        say(_summary(run, images))
+        if begun is None:
+            run.method.start()
+        return _fit(run, images, heldout, folder, progress, hear, begun)
+
+
+def _recorded(folder: RunFolder, begun: tuple[dict[str, Tensor], dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """The history that a checkpoint stands for; what came after it is written again."""
     if begun is None:
-        run.method.start()
-    return _fit(run, images, heldout, folder, progress, hear, begun)
+        return []
+    tensors, plain = begun
+    if RECORDS in tensors:
+        return whole_records(tensors[RECORDS].numpy().tobytes())
+    # Checkpoints of version 0.1.0 only know how long it was.
+    return folder.history()[: plain["records"]]
 
 
 def is_finished(folder: RunFolder) -> bool:
     """Whether the training has finished and its model was written."""
+    return state_of(folder) == FINISHED
+
+
+def state_of(folder: RunFolder) -> str:
+    """Whether a run is finished, was stopped and can go on, or was interrupted: killed, or ended by an error."""
     if not folder.has(CHECKPOINT):
-        # A stopped run has a checkpoint: this one was saved from Python, or tidied up.
-        return folder.has(MODEL)
+        # A run that was trained here has a checkpoint: one with a model was saved from Python, or tidied up.
+        return FINISHED if folder.has(MODEL) else INTERRUPTED
     plain = folder.read_plain(CHECKPOINT)
-    if "complete" in plain:
-        return plain["complete"]
-    # Runs of version 0.1.0 do not say that they are complete.
-    ended = plain["phase"] == "closing" and plain["epoch"] >= plain["closing_epochs"]
-    return ended and folder.has(MODEL) and folder.has(USED) and folder.read_json(USED)["steps"] == plain["step"]
+    # What it has used is written last when it is stopped.
+    kept = folder.has(MODEL) and folder.has(USED) and folder.read_object(USED).get("steps") == plain.get("step")
+    complete = plain.get("complete")
+    if complete is None:
+        # Runs of version 0.1.0 do not say that they are complete.
+        phase, epoch, last = (plain.get(name) for name in ("phase", "epoch", "closing_epochs"))
+        complete = kept and phase == "closing" and isinstance(epoch, int) and isinstance(last, int) and epoch >= last
+    if complete is True:
+        return FINISHED
+    return STOPPED if kept and not folder.was_left() else INTERRUPTED
 
 
 def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
@@ -247,6 +294,8 @@ def _fit(
     def save(trainer: Trainer, complete: bool = False) -> None:
         if folder is not None:
             tensors, plain = trainer.state()
+            lines = "".join(json.dumps(figures) + "\n" for figures in run.history).encode()
+            tensors[RECORDS] = torch.frombuffer(bytearray(lines), dtype=torch.uint8) if lines else torch.empty(0).byte()
             folder.write_tensors(CHECKPOINT, tensors, plain | {"records": len(run.history), "complete": complete})
 
     def record(figures: dict[str, Any]) -> bool:
@@ -261,6 +310,9 @@ def _fit(
         trainer.load_state(*begun)
     if at_once:
         save(trainer)
+        if folder is not None:
+            folder.write_history(run.history)
+            folder.write_config(run.config())
     try:
         trainer.run()
     except Stopped as stop:
@@ -295,8 +347,10 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
     folder = RunFolder.existing(path)
     config = folder.config()
     settings = settings_of(config)
-    weights, _ = folder.read_tensors(MODEL)
+    weights, known = folder.read_tensors(MODEL)
     codes, plain = folder.read_tensors(CODES)
+    if known.get(STEP) != plain.get(STEP):
+        raise InputError(f"{path} was interrupted while its model was saved: continue it with `neurosql resume {path}`")
     try:
         data = origin_of(config)
         mean, std = (weights.pop(name).numpy() if name in weights else None for name in STATISTICS)

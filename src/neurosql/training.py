@@ -400,7 +400,10 @@ def _cosine(done: float) -> float:
 
 @contextmanager
 def _stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """A function that says whether Ctrl-C or a termination signal was received; a second Ctrl-C stops at once."""
+    """A function that says whether Ctrl-C, a termination signal or the end of the terminal's session has been received.
+
+    A second Ctrl-C stops at once; every file is then still the old one or the new one.
+    """
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
@@ -411,7 +414,10 @@ def _stop_on_signal() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         asked.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Whoever ignores a signal, as nohup does, wants the training to go on.
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, ask) for number in heard}
     try:
         yield asked.is_set
     finally:

@@ -13,6 +13,7 @@ from neurosql.app.training import QUIET, sets
 from neurosql.checkpoint import SCORES, RunFolder
 from neurosql.errors import InputError
 from neurosql.evaluate import Evaluation, Options
+from neurosql.fitted import Run
 from neurosql.report import page, pictures
 
 
@@ -31,6 +32,13 @@ def evaluate(
 ) -> Evaluated:
     """Score a run on its training images and on images that it was not trained on: its own, or those of `against`."""
     run, folder = runs.open_run(path), RunFolder.existing(path)
+    with folder.writing():
+        return _evaluated(run, folder, against, options, observer)
+
+
+def _evaluated(
+    run: Run, folder: RunFolder, against: str | None, options: Options | None, observer: Observer
+) -> Evaluated:
     train, heldout = sets(run, folder)
     if against is not None:
         heldout = data.load(against)

@@ -16,8 +16,9 @@ def report(path: str | Path) -> list[Path]:
     place = Path(path)
     if (place / CONFIG).is_file():
         folder = RunFolder.existing(path)
-        scores = folder.read_json(SCORES) if folder.has(SCORES) else {}
-        return page.write(runs.open_run(path), folder.path, scores)
+        run = runs.open_run(path)
+        with folder.writing():
+            return page.write(run, folder.path, folder.read_object(SCORES))
     if place.is_dir():
         return bench.write_all(place)
     if place.suffix == ".csv" and place.is_file():

@@ -18,6 +18,11 @@ from neurosql.modality import Modality
 from neurosql.report.sheet import sheet
 from neurosql.settings import Sampling
 
+LONGEST = 120
+"""Bytes of the name of a folder, with room for more on both sides."""
+DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+"""Names that Windows keeps for devices."""
+
 
 @dataclass(frozen=True)
 class Sampled:
@@ -48,7 +53,7 @@ def sample(
     """
     how = how or Sampling()
     run = runs.open_run(path)
-    words = "".join(f"-{part}" for part in (label, how.sampler) if part is not None)
+    words = "".join(f"-{part}" for part in folder_names([p for p in (label, how.sampler) if p is not None]))
     suffix = ".png" if run.data.modality.is_picture else ".npy"
     target = Path(out) if out else Path(path) / f"samples-seed{seed}{words}{suffix}"
     _check(target, run.data.modality)
@@ -56,7 +61,6 @@ def sample(
         _check_free(target)
     images, labels = run.draw(n, label, seed, how)
     if target.suffix == ".png":
-        target.parent.mkdir(parents=True, exist_ok=True)
         sheet(images, target, columns=max(1, round(n**0.5)))
     elif target.suffix:
         files.replace(target, _array(run, images, labels, target.suffix))
@@ -101,7 +105,7 @@ def _singles(images: np.ndarray, labels: np.ndarray | None, classes: Sequence[st
     written = set()
     for i, image in enumerate(images):
         folder = target if labels is None else target / names[labels[i]]
-        folder.mkdir(parents=True, exist_ok=True)
+        files.inside(target, folder.name if labels is not None else "")
         written.add(folder / f"{i:05d}.png")
         sheet(image[None], folder / f"{i:05d}.png", gap=0, pixels=0)
     others = sum(path.is_file() and path not in written for path in target.rglob("*"))
@@ -113,7 +117,12 @@ def folder_names(classes: Sequence[str]) -> list[str]:
     """A name for the folder of each class: its own, without what means something else in a path."""
     names: list[str] = []
     for number, name in enumerate(classes):
-        plain = re.sub(r'[\x00-\x1f/\\:*?"<>|]+', "_", name).strip(" .") or "_"
+        shown = "".join(letter if letter.isprintable() else "_" for letter in name)
+        plain = re.sub(r'[/\\:*?"<>|]+', "_", shown).strip(" .") or "_"
+        if DEVICE.fullmatch(plain):
+            plain = f"_{plain}"
+        while len(plain.encode()) > LONGEST:
+            plain = plain[:-1].strip(" .")
         # Two classes never share a folder, also where the case of letters is ignored.
         taken = {other.lower() for other in names}
         names.append(plain if plain.lower() not in taken else f"{plain}-{number}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from neurosql import data
+from neurosql import data, files
 from neurosql import run as runs
 from neurosql.app.observer import Observer
 from neurosql.checkpoint import CODES, HISTORY, MODEL, SCORES, SPLIT, USED, RunFolder
@@ -81,29 +82,42 @@ def train(
     images = read(source, how or DataSettings(), settings)
     observer.say(check.brief(images))
     path = Path(out) if out else claimed(source)
+    new = not out or not path.exists()
+    folder = RunFolder.create(path)
     try:
-        run = runs.train(images, settings, path, **_heard(observer))
+        with folder.writing():
+            run = runs.train(images, settings, path, **_heard(observer))
+            return finish(run, images.x[run.index], folder)
     except InputError:
-        if not out:
+        if new:
             with suppress(OSError):  # only where nothing was written
                 path.rmdir()
         raise
-    return finish(run, images.x[run.index], RunFolder(path))
 
 
 def resume(path: str | Path, source: str | None = None, observer: Observer = QUIET) -> Trained:
     """Continue a stopped run; a finished run only gets the files that its folder lacks."""
     folder = RunFolder.existing(path)
+    if runs.is_finished(folder) and folder.has(page.NAME) and not folder.was_left():
+        return Trained(runs.open_run(path), folder)
+    with folder.writing():
+        return _resumed(folder, source, observer)
+
+
+def _resumed(folder: RunFolder, source: str | None, observer: Observer) -> Trained:
     if runs.is_finished(folder):
-        run = runs.open_run(path)
+        run = runs.open_run(folder.path)
         return Trained(run, folder) if folder.has(page.NAME) else finish(run, sets(run, folder)[0].x, folder)
     seen: list[ImageSet] = []
 
     def load(source: str, how: tuple[DataSettings, int]) -> ImageSet:
         seen.append(_again(folder, source))
+        # The page of a stopped run shows another model. The new one comes last: if it is there, all else is.
+        with suppress(FileNotFoundError):
+            os.unlink(folder.path / page.NAME)
         return seen[-1]
 
-    run = runs.resume(path, load, source, **_heard(observer))
+    run = runs.resume(folder.path, load, source, **_heard(observer))
     return finish(run, seen[-1].x[run.index], folder)
 
 
@@ -149,9 +163,10 @@ def claimed(source: str) -> Path:
     stem = stem_of(source)
     for number in itertools.count(1):
         path = Path("runs") / f"{stem}-{number}"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        os.makedirs(path.parent, exist_ok=True)
         with suppress(FileExistsError):
             path.mkdir()
+            files.sync_folder(path.parent)
             return path
     raise AssertionError("unreachable")
 

@@ -263,11 +263,12 @@ class NeuroSQL(TransformerMixin, Arguments):  # type: ignore[misc]
         """Write the model as a run folder, which `load` and the command line can open."""
         fitted = self._fitted()
         folder = RunFolder.create(path)
-        folder.write_config(fitted.config())
-        fitted.save(folder)
-        folder.keep_history(0)
-        for figures in fitted.history:
-            folder.append_history(figures)
+        with folder.writing():
+            folder.begin()
+            folder.write_history(fitted.history)
+            fitted.save(folder)
+            # Last of all: the folder becomes a run when everything else is there.
+            folder.write_config(fitted.config())
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", prior: Prior | None = None) -> NeuroSQL:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-__all__ = ["Figure", "colormaps", "get_data_path", "ticker"]
+from neurosql import files
+
+__all__ = ["Figure", "colormaps", "get_data_path", "printable", "save", "ticker", "verbatim"]
 
 
 @contextmanager
@@ -26,3 +30,24 @@ def _errors_only(name: str) -> Iterator[None]:
 with _errors_only("matplotlib"):
     from matplotlib import colormaps, get_data_path, ticker
     from matplotlib.figure import Figure
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as a PNG file, whole or not at all."""
+    content = io.BytesIO()
+    figure.savefig(content, dpi=110)
+    files.replace(path, content.getvalue())
+
+
+def printable(text: str) -> str:
+    """Somebody's text with a mark in place of each character that can't be drawn."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def verbatim(text: str) -> str:
+    """Somebody's text as matplotlib is to draw it.
+
+    It would read what stands between two dollar signs as a formula, and hide a label that begins with an underscore.
+    """
+    shown = printable(text).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown

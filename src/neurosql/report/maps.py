@@ -13,8 +13,8 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from neurosql.fitted import Run
-from neurosql.report.canvas import colormaps
-from neurosql.report.sheet import INK, drawn, font_path, tiled
+from neurosql.report.canvas import colormaps, printable
+from neurosql.report.sheet import INK, drawn, font_path, save, tiled
 
 MAP_SIDE = 16
 CELL = 63
@@ -22,6 +22,8 @@ CELL = 63
 FRAME = 3
 MOST_COLOURS = 10
 LEGEND = 34
+LONGEST = 200
+"""Characters of a name that may be drawn; finding out how many there is room for takes a while."""
 
 
 def plane(run: Run) -> tuple[np.ndarray, np.ndarray]:
@@ -140,7 +142,7 @@ def own_images(run: Run, x: np.ndarray, path: Path) -> None:
         picture.paste(shown, (left + (CELL - 1 - size[0]) // 2, top + (CELL - 1 - size[1]) // 2))
     if coloured:
         _legend(pen, run.like.classes, colours, places.shape[0] * CELL, picture.width)
-    picture.save(path, optimize=True)
+    save(picture, path, optimize=True)
 
 
 def _legend(
@@ -169,11 +171,12 @@ def strips(images: np.ndarray, names: list[str], path: Path, columns: int, pixel
     pen = ImageDraw.Draw(picture)
     for number, text in enumerate(texts):
         pen.text((left - 8, (number + 0.5) * step), text, INK, font, anchor="rm")
-    picture.save(path)
+    save(picture, path)
 
 
 def fitted(text: str, font: ImageFont.FreeTypeFont, width: float) -> str:
     """The text, shortened until it is as wide as there is room."""
+    text = printable(text[:LONGEST])
     if font.getlength(text) <= width:
         return text
     while text and font.getlength(f"{text}…") > width:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from neurosql import files
-from neurosql.checkpoint import RunFolder
+from neurosql.checkpoint import LARGE, RunFolder
 from neurosql.fitted import Run
 from neurosql.metrics.copies import as_judged_today
 from neurosql.metrics.score import Score, number
@@ -109,8 +109,9 @@ def _pictures(run: Run, folder: Path, names: Iterable[str]) -> str:
 def _figures(run: Run, folder: Path, names: Iterable[str]) -> str:
     """The pictures of these names that are in the folder, with their captions."""
     captions = pictures.captions(run)
-    there = [name for name in names if name in captions and (folder / name).is_file()]
-    return "".join(document.figure(folder / name, captions[name], name in WIDE) for name in there)
+    here = RunFolder(folder)
+    there = [name for name in names if name in captions and here.has(name)]
+    return "".join(document.figure(here.read(name, LARGE), captions[name], name in WIDE) for name in there)
 
 
 def _facts(run: Run) -> dict[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 from neurosql.fitted import Run
 from neurosql.metrics.memorisation import Memorisation
 from neurosql.report import maps
-from neurosql.report.canvas import Figure, colormaps
+from neurosql.report.canvas import Figure, colormaps, save, verbatim
 from neurosql.report.sheet import INK, interleave, sheet
 
 SHEET = 64
@@ -116,7 +116,7 @@ def draw_copies(run: Run, samples: np.ndarray, train: np.ndarray, found: Memoris
     )
     axes.legend(frameon=False, fontsize=8, loc="upper left")
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(folder / "memorisation.png", dpi=110)
+    save(figure, folder / "memorisation.png")
     return [*drawn, "memorisation.png"]
 
 
@@ -145,7 +145,7 @@ def overlay(x: np.ndarray, y: np.ndarray, path: Path, name: str = "samples") -> 
             axes.fill_between(at, *np.quantile(flat, [0.1, 0.9], axis=0), color=colour, alpha=0.2, linewidth=0)
         axes.set(xlabel="position", ylabel="value")
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=110)
+    save(figure, path)
 
 
 def latent_plane(run: Run, path: Path) -> None:
@@ -165,7 +165,7 @@ def latent_plane(run: Run, path: Path) -> None:
     else:
         axes.set_aspect("equal")
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110)
+    save(figure, path)
 
 
 def draw_plane(
@@ -179,7 +179,7 @@ def draw_plane(
     colours = colormaps["tab10" if len(classes) <= 10 else "tab20"]
     for number, name in enumerate(classes):
         x, y = plane[labels == number].T
-        axes.scatter(x, y, s=size, color=colours(number), label=name, linewidths=0, alpha=0.85)
+        axes.scatter(x, y, s=size, color=colours(number), label=verbatim(name), linewidths=0, alpha=0.85)
     if legend:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=2)
 
@@ -212,4 +212,4 @@ def curves(history: list[dict[str, Any]], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=110)
+    save(figure, path)

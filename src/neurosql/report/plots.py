@@ -9,7 +9,7 @@ from typing import Any
 from neurosql.bench.compare import Estimate, Table
 from neurosql.metrics.column import Column
 from neurosql.report import tables
-from neurosql.report.canvas import Figure, colormaps, ticker
+from neurosql.report.canvas import Figure, colormaps, ticker, verbatim
 from neurosql.report.sheet import INK
 
 ACROSS, PANELS = 3, 6
@@ -91,7 +91,7 @@ def _dims(found: list[Panel], arms: list[str]) -> bytes:
         if panel.floor is not None:
             axes.axhline(panel.floor, color="#999999", lw=1, ls=":")
         name, mode = tables.heading(panel.column)
-        axes.set_title(f"{name}{f' ({mode})' if mode else ''}", fontsize=9, color=INK)
+        axes.set_title(verbatim(f"{name}{f' ({mode})' if mode else ''}"), fontsize=9, color=INK)
         axes.set_xticks(range(len(ticks)), ticks)
         axes.set_xlim(-0.5, len(ticks) - 0.5)
         axes.set_xlabel("latent dimension", fontsize=8)
@@ -99,7 +99,7 @@ def _dims(found: list[Panel], arms: list[str]) -> bytes:
         axes.spines[["top", "right"]].set_visible(False)
     for axes in all_axes[len(found) :]:
         axes.set_visible(False)
-    named = {arm: drawn[arm] for arm in arms if arm in drawn}
+    named = {verbatim(arm): drawn[arm] for arm in arms if arm in drawn}
     figure.legend(named.values(), named.keys(), ncols=6, **LEGEND)
     return _png(figure)
 
@@ -119,7 +119,7 @@ def _lines(table: Table) -> bytes:
                 }
                 points = sorted((n, cell.mean) for n, cell in cells.items() if cell is not None)
                 if points:
-                    axes.plot(*zip(*points), marker="o", ms=3, color=colormaps["tab10"](number), label=arm)
+                    axes.plot(*zip(*points), marker="o", ms=3, color=colormaps["tab10"](number), label=verbatim(arm))
             axes.set_xscale("log")
             axes.set_xticks(sizes, [_short(n) for n in sizes])
             axes.xaxis.set_minor_locator(ticker.NullLocator())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from neurosql import files
 from neurosql.report.canvas import get_data_path
 
 SHEET_PIXELS = 640
@@ -23,7 +25,14 @@ def sheet(images: np.ndarray, path: Path, columns: int = 8, gap: int = 2, pixels
     tiles = tiled(images, columns, gap)
     picture = Image.fromarray(tiles if images.shape[1] >= 3 else np.ascontiguousarray(tiles[..., 0]))
     factor = max(1, round(pixels / picture.width))
-    picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST).save(path)
+    save(picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST), path)
+
+
+def save(picture: Image.Image, path: Path, optimize: bool = False) -> None:
+    """Write a picture as a PNG file, whole or not at all."""
+    content = io.BytesIO()
+    picture.save(content, "PNG", optimize=optimize)
+    files.replace(path, content.getvalue())
 
 
 def tiled(images: np.ndarray, columns: int, gap: int = 2) -> np.ndarray:

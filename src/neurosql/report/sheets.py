@@ -19,7 +19,7 @@ from neurosql.bench import rows
 from neurosql.bench.declare import Experiment
 from neurosql.bench.jobs import PICTURES, PLANE, SAMPLES
 from neurosql.bench.sources import SOURCES
-from neurosql.report.canvas import Figure
+from neurosql.report.canvas import Figure, verbatim
 from neurosql.report.pictures import draw_plane
 from neurosql.report.sheet import font_path, tiled
 
@@ -114,7 +114,7 @@ def plane_sheet(named: dict[str, Path], credit: str) -> bytes:
         with np.load(path, allow_pickle=False) as left:
             labels = left.get("labels", None)
             draw_plane(axes, left["codes"], labels, tuple(map(str, left["classes"])), legend=axes is panels[-1])
-        axes.set_title(name, fontsize=11)
+        axes.set_title(verbatim(name), fontsize=11)
     if credit:
         figure.supxlabel(credit, fontsize=8)
     content = io.BytesIO()
