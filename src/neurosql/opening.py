@@ -55,3 +55,13 @@ def read(path: str | Path, limit: int) -> bytes:
     if max(size, len(content)) > limit:
         raise InputError(f"{path} has {max(size, len(content)):,} bytes: more than {limit:,} are refused")
     return content
+
+
+def inside(folder: Path, path: Path) -> Path:
+    """The path, which is below the folder by its name; an InputError if a link on its way leads out of the folder."""
+    try:
+        if path.resolve().is_relative_to(folder.resolve()):
+            return path
+    except (OSError, RuntimeError, ValueError):
+        pass
+    raise InputError(f"{path} is a link out of {folder}, and such links are not followed: remove it")

@@ -101,7 +101,7 @@ def test_without_a_home_folder_data_are_read_without_a_cache(tmp_path, monkeypat
         ("a,a,b\n1,2,3\n4,5,6\n", "several columns called 'a', 1 and 2"),
         ("a,label,label\n1,2,3\n4,5,6\n", "several columns called 'label', 2 and 3"),
         ("a,b\nnan,1\n,2\n", "no row with a number in every column"),
-        ("a,b\n1e308,1\n-1e308,2\n1e308,3\n", "small enough to be squared"),
+        ("a,b\n1e308,1\n-1e308,2\n1e308,3\n", "too large to standardise"),
     ],
 )
 def test_tables_that_would_lose_a_column_or_have_no_rows_are_refused(tmp_path, text, words):
