@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -13,6 +14,8 @@ from neurosql.errors import InputError
 from neurosql.metrics.column import Column
 from neurosql.settings import METHODS, Sampling, Settings
 
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .+()=-]{0,99}")
+"""What an experiment, or data, may be called: it becomes part of the names of files."""
 SMOKE, LAPTOP, PAPER = "smoke", "laptop", "paper"
 OF_DIGITS = 28
 """Pixels per side of an MNIST digit."""
@@ -131,6 +134,8 @@ class Experiment:
     """The paper's own number of the table or figure; empty if it is ours."""
 
     def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise InputError(f"an experiment's name must be letters, digits and - only, got {self.name!r}")
         for column in self.columns:
             column.check()
 

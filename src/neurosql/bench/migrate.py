@@ -89,14 +89,17 @@ def _converted(path: Path, known: Mapping[str, Column]) -> tuple[list[rows.Row],
         raise InputError(f"{path} has a column {strange[0]!r}, which is no score: nothing was changed")
     values = [name for name in heads if not name.startswith(FLOOR)]
     runs, count = [], 0
-    for line in lines:
-        row = rows.parsed({name: text for name, text in line.items() if name in rows.FIELDS})
-        for name in values:
-            if line[name]:
-                floor = line.get(FLOOR + name, "")
-                row[rows.SCORES][known[name]] = rows.Found(float(line[name]), float(floor) if floor else None)
-                count += 1
-        runs.append(row)
+    try:
+        for line in lines:
+            row = rows.checked(rows.parsed({name: text for name, text in line.items() if name in rows.FIELDS}))
+            for name in values:
+                if line[name]:
+                    floor = line.get(FLOOR + name, "")
+                    row[rows.SCORES][known[name]] = rows.Found(float(line[name]), float(floor) if floor else None)
+                    count += 1
+            runs.append(row)
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{path} is not a table of results: {error}") from None
     return runs, count
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from neurosql import children, files
+from neurosql import children, files, opening
 from neurosql.bench import rows, sources
 from neurosql.bench.declare import Experiment, Job
 from neurosql.bench.jobs import JOB, JOBS, LEFT, LOG, REASON, RESULT
@@ -27,6 +27,8 @@ VGG = "lpips-vgg"
 """The published weights behind VGG features."""
 POLL = 0.2
 LAST_WORDS = 400
+MAX_LEFT = 2**26
+"""Most bytes of a file that a run leaves for the sheets."""
 
 
 @dataclass
@@ -43,8 +45,8 @@ class Plan:
     results: dict[rows.Key, rows.Row] = field(default_factory=dict)
 
     def folder(self, job: Job) -> Path:
-        """The folder that a job works in."""
-        return self.out / JOBS / job.folder
+        """The folder that a job works in; an InputError if it leads out of the folder of the results."""
+        return opening.inside(self.out, self.out / JOBS / job.folder)
 
     def table(self, experiment: str) -> Path:
         """The table of an experiment's runs."""
@@ -85,6 +87,8 @@ def plan(
 
     `retry` repeats runs that failed; `rescore` evaluates trained models again, if they still exist.
     """
+    if seeds is not None and seeds > rows.MAX_SEEDS:
+        raise InputError(f"seeds must be at most {rows.MAX_SEEDS}, got {seeds}")
     jobs = {experiment.name: list(experiment.jobs(budget, seeds)) for experiment in experiments}
     made = Plan(out, jobs, root)
     made.results = rows.merge(rows.read(path) for path in _tables(out, list(jobs)))
@@ -186,11 +190,12 @@ def _collect(plan: Plan, job: Job, status: int) -> rows.Row:
     from neurosql.bench import work
 
     folder = plan.folder(job)
-    with suppress(OSError, ValueError):
-        return rows.from_record(json.loads((folder / RESULT).read_text("utf-8")))
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        result = json.loads(opening.read(opening.inside(plan.out, folder / RESULT), rows.MAX_BYTES))
+        return rows.from_record(result | rows.identity(job))
     reason = f"ended with status {status}"
     with suppress(OSError):
-        words = (folder / REASON).read_text("utf-8").strip()
+        words = (folder / REASON).read_text("utf-8", "replace").strip()
         reason = words.splitlines()[-1][:LAST_WORDS] if words else reason
     return rows.identity(job) | {"status": rows.FAILED, "reason": reason} | work.machine()
 
@@ -333,7 +338,8 @@ def merge(experiments: Iterable[Experiment], budget: str, out: Path, others: lis
         for left in sorted(path for name in LEFT for path in folder.glob(f"{JOBS}/*/{name}")):
             target = out / left.relative_to(folder)
             if not target.exists():
-                files.replace(target, left.read_bytes())
+                content = opening.read(opening.inside(folder, left), MAX_LEFT)
+                files.replace(opening.inside(out, target), content)
     return counts
 
 

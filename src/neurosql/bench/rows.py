@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from neurosql import files
-from neurosql.bench.declare import Job
+from neurosql import files, opening
+from neurosql.bench.declare import NAME, Job
 from neurosql.errors import InputError
 from neurosql.metrics.column import Column
 
@@ -35,6 +35,18 @@ SCORES = "scores"
 SCORE_FIELDS = ("config", "seed", "score", "features", "mode", "value", "floor")
 WORDS = ("data", "backbone", "arm", "preset", "config", *OUTCOME, "version", "python", "torch", "cpu", VERDICT)
 """Columns that are never numbers, though a hash may look like one."""
+
+NAMES = ("data", "backbone", "config")
+"""Columns whose values become parts of the names of files."""
+COUNTS = ("images", "pixels", "latent_dim", "batch")
+MAX_BYTES = 2**26
+"""Most bytes of a table."""
+MAX_RUNS = 20_000
+"""Most runs of a table."""
+MAX_SEEDS = 1000
+"""Most seeds of an experiment."""
+MAX_WORDS = 1000
+"""Most characters of a contender's name, and of anything else that is no number."""
 
 Row = dict[str, Any]
 Key = tuple[str, int]
@@ -78,14 +90,21 @@ def scores_path(path: Path) -> Path:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file begins like a table of runs."""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.readline().startswith(",".join(IDENTITY))
+    """Whether a file begins like a table of runs; what is no file, or a link to somewhere else, does not."""
+    head = ",".join(IDENTITY).encode()
+    try:
+        with opening.regular(opening.inside(path.parent, path)) as file:
+            return file.read(len(head)) == head
+    except (OSError, InputError):
+        return False
 
 
 def read(path: Path) -> dict[Key, Row]:
-    """The runs of a table with their scores, by config and seed; empty if there is no file."""
-    if not path.is_file():
+    """The runs of a table with their scores, by config and seed; empty if there is no file.
+
+    Tables may come from strangers: a name that could lead out of their folder is refused, like any other odd value.
+    """
+    if not path.exists():
         return {}
     lines = read_lines(path)
     unknown = sorted({name for line in lines[:1] for name in line if name not in FIELDS})
@@ -95,23 +114,26 @@ def read(path: Path) -> dict[Key, Row]:
             f"wrote it, run `neurosql bench migrate {path.parent}`"
         )
     try:
-        rows = {key_of(row): row for row in map(parsed, lines)}
-        for line in read_lines(scores_path(path)) if scores_path(path).is_file() else ():
+        rows = {key_of(row): row for row in map(checked, map(parsed, lines))}
+        for line in read_lines(scores_path(path)) if scores_path(path).exists() else ():
             key = line["config"], int(line["seed"])
             if key in rows:
                 column = Column(line["score"], line["features"], line["mode"])
                 rows[key][SCORES][column] = Found(float(line["value"]), float(line["floor"]) if line["floor"] else None)
     except (KeyError, ValueError, TypeError) as error:
         raise InputError(f"{path} is not a table of results: {error}") from None
+    if len(rows) > MAX_RUNS:
+        raise InputError(f"{path} has {len(rows):,} runs: more than {MAX_RUNS:,} are refused")
     return rows
 
 
 def read_lines(path: Path) -> list[dict[str, str]]:
     """The lines of a CSV file as text, by heading."""
+    folder = path.parent.parent if path.parent.name == SCORES else path.parent
+    content = opening.read(opening.inside(folder, path), MAX_BYTES)
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            table = csv.DictReader(file, restval="", restkey="")
-            return [dict(line) for line in table]
+        table = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""), restval="", restkey="")
+        return [dict(line) for line in table]
     except (ValueError, csv.Error) as error:
         raise InputError(f"{path} is not a table of results: {error}") from None
 
@@ -119,6 +141,27 @@ def read_lines(path: Path) -> list[dict[str, str]]:
 def parsed(line: dict[str, str]) -> Row:
     """A line of a table of runs, with its numbers as numbers; scores are added later."""
     return {name: _value(name, text) for name, text in line.items()} | {SCORES: {}}
+
+
+def checked(row: Row) -> Row:
+    """The row of a run; a ValueError if one of its values can't be what it should be."""
+    for name in NAMES:
+        if row[name] != "" and not NAME.fullmatch(str(row[name])):
+            raise ValueError(f"{name} {str(row[name])[:40]!r} is no name")
+    for name in COUNTS:
+        if row.get(name, "") != "" and not (isinstance(row[name], int) and 0 <= row[name] < 2**31):
+            raise ValueError(f"{name} {str(row[name])[:40]!r} is no number of things")
+    for name in (*RESOURCES, "threads"):
+        if not isinstance(row.get(name) or 0, (int, float)):
+            raise ValueError(f"{name} {str(row[name])[:40]!r} is no number")
+    if not isinstance(row["seed"], int) or not 0 <= row["seed"] < MAX_SEEDS:
+        raise ValueError(f"seed {str(row['seed'])[:40]!r} is not one of 0 to {MAX_SEEDS - 1}")
+    if row["status"] not in (DONE, FAILED):
+        raise ValueError(f"status {str(row['status'])[:40]!r} is neither {DONE} nor {FAILED}")
+    for name in WORDS:
+        if len(str(row.get(name, ""))) > MAX_WORDS or not str(row.get(name, "")).replace("\n", "").isprintable():
+            raise ValueError(f"{name} is too long, or holds characters that can't be printed")
+    return row
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:
@@ -144,7 +187,8 @@ def write_lines(path: Path, heads: Iterable[str], lines: Iterable[Row]) -> None:
     table = csv.DictWriter(text, list(heads), restval="", lineterminator="\n")
     table.writeheader()
     table.writerows({name: _text(value) for name, value in line.items()} for line in lines)
-    files.replace(path, text.getvalue().encode())
+    folder = path.parent.parent if path.parent.name == SCORES else path.parent
+    files.replace(opening.inside(folder, path), text.getvalue().encode())
 
 
 def record(row: Row) -> dict[str, Any]:
@@ -155,8 +199,8 @@ def record(row: Row) -> dict[str, Any]:
 
 def from_record(record: dict[str, Any]) -> Row:
     """The row from its `record`."""
-    scores = {Column(*words[:3]): Found(*words[3:]) for words in record[SCORES]}
-    return record | {SCORES: scores}
+    scores = {Column(*map(str, words[:3])): Found(*words[3:]) for words in record[SCORES]}
+    return checked(record | {SCORES: scores})
 
 
 def _place(column: Column) -> tuple[str, str, str]:

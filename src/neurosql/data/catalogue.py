@@ -54,6 +54,8 @@ def load(
     unopened = [] if settings.skip_bad else tree.skipped
     try:
         found = reader.scan(tree, settings)
+        if isinstance(found, Arrays):
+            found.check(source)
     except InputError as error:
         raise obstacles.together(error, unopened) from None
     chosen = _choose(found, settings, seed)
@@ -80,7 +82,7 @@ def find(source: str) -> tuple[ReaderRecord | None, Path]:
     is_name = name.replace("-", "").isalnum() and len(name) > 1
     if reader is None and colon and is_name and not _exists(path):
         raise InputError(f"no reader is called {name!r}: the readers are {', '.join(readers.names())}")
-    path = path.expanduser()
+    path = expanded(path)
     if not _exists(path):
         raise InputError(f"no such data: {source!r} is neither mnist-sample nor an existing file or folder")
     return reader, path
@@ -90,6 +92,14 @@ def _named_in(source: str) -> ReaderRecord | None:
     """The reader whose name a source begins with, unless the whole source is a path."""
     name, colon, _ = source.partition(":")
     return readers.named(name) if colon and not _exists(Path(source)) else None
+
+
+def expanded(path: Path) -> Path:
+    """The path with `~` replaced; an InputError if there is no such home folder."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise InputError(f"{str(path)!r} names a home folder that is not known: give the whole path") from None
 
 
 def _exists(path: Path) -> bool:
@@ -107,7 +117,7 @@ def absolute(source: str) -> str:
         _, path = find(source)
     except InputError:
         return source
-    named = source.partition(":")[0] + ":" if str(path) != str(Path(source).expanduser()) else ""
+    named = "" if _named_in(source) is None else source.partition(":")[0] + ":"
     return f"{named}{path.resolve()}"
 
 

@@ -9,19 +9,22 @@ The processes that decode import this file and that of their decoder: keep the i
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from neurosql.data.tree import page_in, words_of
+from neurosql.data.tree import page, page_in, words_of
 from neurosql.errors import InputError
+from neurosql.opening import odd
 
 MAX_FILE = 2**28
 
@@ -123,6 +126,8 @@ def decode(payload: bytes | str, slices: list[int | None], prep: Prep) -> list[D
     """The samples of one file, given as its bytes or its path."""
     decoder = decoder_of(prep.decoder)
     try:
+        if isinstance(payload, str) and (words := odd(os.stat(payload).st_mode)):
+            raise Bad(f"is {words}, not a file that can be read")
         return [_checked(decoder.sample(payload, number, prep)) for number in slices]
     except Bad as bad:
         return [bad] * len(slices)
@@ -147,8 +152,4 @@ def _checked(sample: Decoded) -> Decoded:
 def _page(payload: bytes | str) -> str | None:
     if isinstance(payload, bytes):
         return page_in(payload[:256])
-    try:
-        with open(payload, "rb") as file:
-            return page_in(file.read(256))
-    except OSError:
-        return None
+    return page(Path(payload))

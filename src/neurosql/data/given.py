@@ -82,9 +82,11 @@ def _is_tensor(x: Any) -> bool:
 
 def numbers(array: np.ndarray) -> np.ndarray:
     """Numbers of any type, or words that are numbers, as float64."""
+    if array.dtype.kind in "mMV":
+        raise InputError(f"values must be numbers, got {array.dtype}")
     try:
         return array.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"values must be numbers: {error}") from None
 
 

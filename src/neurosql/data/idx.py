@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import re
 import zlib
 
 import numpy as np
 
-from neurosql.data.listing import Arrays
-from neurosql.data.tree import MAX_MEMBER, Entry, Tree, page_in, words_of
+from neurosql.data.listing import MAX_SAMPLES, Arrays
+from neurosql.data.tree import MAX_MEMBER, MAX_RATIO, MAX_SMALL, Entry, Tree, page_in, words_of
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
 FILE = re.compile(
     r"(?P<set>.*?)(?P<part>train|t10k|test)-(?P<what>images|labels)[-.]idx[13]-ubyte(\.gz)?", re.IGNORECASE
 )
+PIECE = 2**20
 PARTS = {"train": "train", "t10k": "test", "test": "test"}
 
 Files = dict[tuple[str, str], Entry]
@@ -59,7 +61,7 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
 
 
 def _read(tree: Tree, files: Files, prefix: str) -> Arrays:
-    images, labels, parts = [], [], []
+    images, labels, parts = [], [], {}
     for part in ("train", "test"):
         if (part, "images") not in files:
             continue
@@ -74,7 +76,7 @@ def _read(tree: Tree, files: Files, prefix: str) -> Arrays:
             raise InputError(f"{files[part, 'labels'].name} has {len(named)} labels for {len(array)} images")
         images.append(array)
         labels.append(named)
-        parts += [part] * len(array)
+        parts[part] = len(array)
     if not images:
         raise InputError(f"{str(tree.path)!r} has labels but no images: train-images-idx3-ubyte(.gz) is missing")
     if len({array.shape[1:] for array in images}) > 1:
@@ -83,7 +85,8 @@ def _read(tree: Tree, files: Files, prefix: str) -> Arrays:
     if any(named is None for named in labels):
         notes.append("some labels are missing, so all are left out")
     together = None if notes else np.concatenate([named for named in labels if named is not None])
-    return Arrays(np.concatenate(images), together, parts=np.array(parts), layout="nhw", notes=notes)
+    of_part = np.repeat(list(parts), list(parts.values()))
+    return Arrays(np.concatenate(images), together, parts=of_part, layout="nhw", notes=notes)
 
 
 def _idx(tree: Tree, entry: Entry) -> np.ndarray:
@@ -92,22 +95,39 @@ def _idx(tree: Tree, entry: Entry) -> np.ndarray:
     try:
         if content[:2] == b"\x1f\x8b":
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
-                head = stream.read(16)
-                shape, start = _shape(head)
-                content = head + stream.read(start + int(np.prod(shape, dtype=object)) - len(head))
+                return _unpacked(stream, MAX_RATIO * len(content) + MAX_SMALL)
         shape, start = _shape(content[:16])
-        values = np.frombuffer(content, np.uint8, offset=start, count=int(np.prod(shape, dtype=object)))
-        return values.reshape(shape)
+        if start + math.prod(shape) > len(content):
+            raise ValueError(f"its header says shape {shape}, but it has {len(content):,} bytes")
+        return np.frombuffer(content, np.uint8, offset=start, count=math.prod(shape)).reshape(shape)
     except (ValueError, EOFError, OSError, zlib.error, OverflowError) as error:
         raise InputError(
             f"{entry.name} is not a complete idx file: {page_in(content[:256]) or words_of(error)}"
         ) from None
 
 
+def _unpacked(stream: gzip.GzipFile, most: int) -> np.ndarray:
+    """The array of a packed file. Memory is only touched as far as the file really reaches."""
+    head = stream.read(4)
+    head += stream.read(4 * head[3] if len(head) == 4 and head[3] <= 3 else 0)
+    shape, _ = _shape(head)
+    if math.prod(shape) > most:
+        raise ValueError(f"its header says shape {shape}: more than {most:,} bytes unpacked are refused")
+    values = np.empty(math.prod(shape), np.uint8)
+    filled = 0
+    while filled < len(values):
+        piece = stream.read(min(PIECE, len(values) - filled))
+        if not piece:
+            raise ValueError(f"its header says shape {shape}, but it holds {filled:,} bytes")
+        values[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
+        filled += len(piece)
+    return values.reshape(shape)
+
+
 def _shape(head: bytes) -> tuple[tuple[int, ...], int]:
     if len(head) < 8 or head[:3] != b"\0\0\x08" or not 1 <= head[3] <= 3:
         raise ValueError("it does not begin like an idx file of bytes")
     shape = tuple(int.from_bytes(head[4 + 4 * i : 8 + 4 * i], "big") for i in range(head[3]))
-    if len(head) < 4 + 4 * head[3] or int(np.prod(shape, dtype=object)) > MAX_MEMBER:
+    if len(head) < 4 + 4 * head[3] or 0 in shape or shape[0] > MAX_SAMPLES or math.prod(shape) > MAX_MEMBER:
         raise ValueError(f"its header says shape {shape}")
     return shape, 4 + 4 * head[3]

@@ -270,7 +270,12 @@ def from_array(
     if layout == "np":
         values = finite(numbers(array), "values")
         if mean is None or std is None:
-            mean, std = values.mean(0), values.std(0)
+            with np.errstate(over="ignore", invalid="ignore"):
+                mean, std = values.mean(0), values.std(0)
+            if not np.isfinite(std).all():
+                place = int(np.argmin(np.isfinite(std)))
+                size = np.abs(values[:, place]).max()
+                raise InputError(f"column {place} holds values up to {size:.3g}, too large to standardise: rescale it")
             # A constant column, up to rounding, carries nothing: leave it at zero instead of blowing up its noise.
             std = np.where(std > 1e-12 * np.maximum(1.0, np.abs(mean)), std, 1.0)
         elif values.shape[1] != len(mean):
@@ -303,7 +308,10 @@ def encode_labels(labels: Any, n: int) -> tuple[np.ndarray | None, tuple[str, ..
         if not np.isfinite(values).all() or (values != np.round(values)).any():
             raise InputError("labels must be classes (integers or names), got real numbers")
         values = values.astype(np.int64)
-    names, codes = np.unique(values, return_inverse=True)
+    try:
+        names, codes = np.unique(values, return_inverse=True)
+    except (TypeError, ValueError):
+        raise InputError("labels must all be numbers, or all be words") from None
     return codes.astype(np.int64), tuple(str(name) for name in names)
 
 
@@ -313,7 +321,7 @@ def layout_of(shape: tuple[int, ...]) -> str:
     return by_axes[of_shape(shape).axes]
 
 
-def guess_layout(array: np.ndarray) -> str:
+def guess_layout(array: np.ndarray | store.OnDisk) -> str:
     """The layout that an array's shape suggests."""
     if array.ndim == 2:
         return "np"

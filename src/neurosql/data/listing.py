@@ -7,11 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from neurosql.data.tree import Entry
+from neurosql.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from neurosql.data.store import OnDisk
+
 PARTS = ("train", "validation", "test")
+MAX_SAMPLES = 10_000_000
+"""Most samples of a source: each costs memory of its own, however small it is."""
 FOLDERS = {
     **{"train": "train", "training": "train", "test": "test", "testing": "test"},
     **{"val": "validation", "valid": "validation", "validation": "validation", "dev": "validation"},
@@ -55,7 +60,7 @@ class Listing:
 class Arrays:
     """Samples that were read all at once."""
 
-    values: np.ndarray
+    values: np.ndarray | OnDisk
     """(n, ...), as `from_array` takes them."""
     labels: Any = None
     """(n,) or None."""
@@ -73,6 +78,14 @@ class Arrays:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def check(self, source: str) -> None:
+        """Refuse arrays without values, or with more samples than can be kept account of."""
+        shape = tuple(self.values.shape)
+        if 0 in shape:
+            raise InputError(f"{source} holds no values: its array has shape {shape}")
+        if shape and shape[0] > MAX_SAMPLES:
+            raise InputError(f"{source} holds {shape[0]:,} samples: more than {MAX_SAMPLES:,} are refused")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from neurosql.data.arrays import keys, npz
@@ -27,13 +29,17 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
     with npz(path) as stored:
         images = {part: stored[f"{part}_images"] for part in PARTS if f"{part}_images" in found}
         labels = {part: stored[f"{part}_labels"] for part in images if f"{part}_labels" in found}
+    if scalar := [name for name, array in {**images, **labels}.items() if not array.ndim]:
+        raise InputError(f"{path} must have one image and one label per sample, but {scalar[0]!r} is a single value")
     shapes = {part: array.shape[1:] for part, array in images.items()}
     if len(set(shapes.values())) > 1:
         raise InputError(f"the parts of {path} have different shapes: {shapes}")
+    if len({array.dtype for array in images.values()}) > 1:
+        raise InputError(f"the parts of {path} have different types")
     values = np.concatenate(list(images.values()))
     notes, named = [], None
     if labels.keys() == images.keys():
-        columns = {part: array.reshape(len(array), -1) for part, array in labels.items()}
+        columns = {part: array.reshape(len(array), math.prod(array.shape[1:])) for part, array in labels.items()}
         if {len(columns[p]) == len(images[p]) for p in images} != {True}:
             raise InputError(f"{path} must have one row of labels per image")
         if all(array.shape[1] == 1 for array in columns.values()):

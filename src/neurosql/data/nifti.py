@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from neurosql.data.listing import Item, Listing, label_by_folder
-from neurosql.data.tree import Entry, Tree
+from neurosql.data.tree import MAX_ENTRIES, Entry, Tree
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
@@ -55,6 +55,8 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
     for item in items:
         for number in range(_depth(tree, item.entry, axis)):
             slices.append(Item(item.entry, item.label, item.subject, item.part, number))
+        if len(slices) > MAX_ENTRIES:
+            raise InputError(f"{str(tree.path)!r} holds more than {MAX_ENTRIES:,} slices")
     return Listing(slices)
 
 

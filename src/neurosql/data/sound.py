@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from neurosql import opening
 from neurosql.data.audio import AudioSettings
 from neurosql.data.decode import Bad, Decoded, Decoder, Prep
 
@@ -20,7 +20,7 @@ def _sample(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
     from scipy.signal import resample_poly
 
     own: AudioSettings = prep.own
-    content = payload if isinstance(payload, bytes) else Path(payload).read_bytes()
+    content = payload if isinstance(payload, bytes) else opening.read(payload, DECODER.max_bytes)
     rate, samples = wavfile.read(io.BytesIO(content))
     rate = int(rate)
     if not 100 <= rate <= 1_000_000:
@@ -28,6 +28,10 @@ def _sample(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
     values = np.asarray(samples)
     if values.size == 0:
         raise Bad("holds no sound")
+    found = f"{len(values) / rate:.2f} s at {rate} Hz"
+    # Cut before anything else: only what is kept costs time and memory.
+    length = round(own.audio_seconds * rate)
+    values = values[max(0, len(values) - length) // 2 :][:length]
     if values.dtype.kind == "f":
         signal = values.astype(np.float32).clip(-1, 1)
     elif values.dtype == np.uint8:
@@ -38,9 +42,7 @@ def _sample(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
         raise Bad("holds NaN or infinite values")
     if signal.ndim == 2:
         signal = signal.mean(1)
-    found = f"{len(signal) / rate:.2f} s at {rate} Hz"
-    # Cut before resampling: only what is kept costs time and memory.
-    signal = _middle(signal, round(own.audio_seconds * rate))
+    signal = _middle(signal, length)
     if own.audio_rate and own.audio_rate != rate:
         signal = resample_poly(signal, own.audio_rate, rate).astype(np.float32)
         signal, rate = _middle(signal, round(own.audio_seconds * own.audio_rate)), own.audio_rate

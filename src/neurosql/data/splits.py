@@ -8,15 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from neurosql import opening
 from neurosql.data.listing import PARTS
 from neurosql.data.tree import words_of
 from neurosql.errors import InputError
 
 DRAW = 0xD4A3
 SPLIT = 0x5E1D
+MAX_SPLIT = 2**28
+"""Most bytes of a split file."""
 MOST = 0.9
 """The largest share of what is left that one part may take."""
 
@@ -143,21 +147,27 @@ def draw_parts(
     return chosen
 
 
+def _positions(name: str, listed: Any) -> np.ndarray:
+    if not isinstance(listed, list) or not all(type(position) is int for position in listed):
+        raise ValueError(f"{name!r} is not a list of whole numbers")
+    return np.array(listed, np.int64)
+
+
 def read_split(path: str | Path, n: int) -> dict[str, np.ndarray]:
     """The positions by part in a split file, for a source of n samples."""
+    if not Path(path).exists():
+        raise InputError(f"no such split file: {path}")
     try:
-        if Path(path).stat().st_size > 2**30:
-            raise ValueError("it is too large")
-        content = json.loads(Path(path).read_text("utf-8"))
-        parts = {name: np.array(content[name], np.int64).reshape(-1) for name in PARTS if content.get(name)}
-    except FileNotFoundError:
-        raise InputError(f"no such split file: {path}") from None
+        content = json.loads(opening.read(path, MAX_SPLIT))
+        parts = {name: _positions(name, content[name]) for name in PARTS if content.get(name)}
+    except InputError:
+        raise
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{path} is not a split file: {words_of(error)}") from None
     if "train" not in parts:
         raise InputError(f"{path} is not a split file: it has no list 'train'")
     if content.get("count") not in (None, n):
-        raise InputError(f"{path} is a split of {content['count']} samples, but the data have {n}")
+        raise InputError(f"{path} is a split of {str(content['count'])[:20]} samples, but the data have {n}")
     together = np.concatenate(list(parts.values()))
     if together.min() < 0 or together.max() >= n:
         wrong = together.max() if together.max() >= n else together.min()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
 import shutil
 import sys
@@ -10,31 +12,44 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from neurosql import opening
+from neurosql.errors import InputError
+
 PIXELS = "pixels.npy"
 META = "meta.json"
+SUM = "sum"
+"""The entry of the metadata that holds the checksum of the pixels and of the other entries."""
 STALE = 86_400
 CHUNK = 2**24
+NOWHERE = Path(os.devnull) / "neurosql"
+"""Stands for a cache that can't exist, where there is no home folder."""
 
 
 def cache_folder() -> Path:
-    """The folder NEUROSQL_CACHE, or `neurosql` in the platform's folder for caches."""
+    """The folder NEUROSQL_CACHE, or `neurosql` in the platform's folder for caches; `NOWHERE` without a home folder."""
     if own := os.environ.get("NEUROSQL_CACHE"):
         return Path(own)
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        if sys.platform == "win32":
+            base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        elif sys.platform == "darwin":
+            base = Path.home() / "Library" / "Caches"
+        else:
+            base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return NOWHERE
     return base / "neurosql"
 
 
-def look_up(key: str) -> tuple[np.ndarray, dict[str, Any]] | None:
-    """The array stored under a key, memory-mapped, and its metadata; None if it is missing or damaged."""
+def look_up(key: str, verify: bool = True) -> tuple[np.ndarray, dict[str, Any]] | None:
+    """The array stored under a key, memory-mapped, and its metadata; None if it is missing or damaged.
+
+    Only who has just written it need not `verify` its checksum.
+    """
     folder = cache_folder() / "decoded" / key
     try:
         meta = json.loads((folder / META).read_text("utf-8"))
@@ -42,9 +57,21 @@ def look_up(key: str) -> tuple[np.ndarray, dict[str, Any]] | None:
         pixels = np.load(folder / PIXELS, mmap_mode="c", allow_pickle=False)
         if list(pixels.shape) != meta["shape"] or pixels.dtype.str != meta["type"]:
             return None
+        known = meta.pop(SUM)
+        if verify and known != _checksum(folder / PIXELS, meta):
+            return None
         return np.asarray(pixels), meta
     except (OSError, ValueError, KeyError, TypeError, EOFError):
         return None
+
+
+def _checksum(pixels: Path, meta: dict[str, Any]) -> str:
+    """SHA-256 of a file of pixels and its metadata: a bit that flipped on the disk would otherwise be trained on."""
+    digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
+    with open(pixels, "rb") as file:
+        while block := file.read(CHUNK):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 class Place:
@@ -59,6 +86,9 @@ class Place:
         if not wanted:
             return
         home = cache_folder() / "decoded"
+        if home.parent == NOWHERE:
+            self.why = "there is no home folder for a cache, so images are decoded each time: set NEUROSQL_CACHE"
+            return
         try:
             home.mkdir(parents=True, exist_ok=True)
             _sweep(home)
@@ -69,7 +99,10 @@ class Place:
     def keep(self, meta: dict[str, Any]) -> None:
         """Move the folder to its final place, unless another process was first."""
         assert self.folder is not None
-        (self.folder / META).write_text(json.dumps(meta), encoding="utf-8")
+        # As it is read back, with lists in place of tuples.
+        meta = json.loads(json.dumps(meta))
+        whole = meta | {SUM: _checksum(self.folder / PIXELS, meta)}
+        (self.folder / META).write_text(json.dumps(whole), encoding="utf-8")
         target = self.folder.parent / self.key
         try:
             os.rename(self.folder, target)
@@ -141,8 +174,56 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         return np.empty(shape, dtype)
 
 
-def gather(values: np.ndarray, index: np.ndarray) -> np.ndarray:
+class OnDisk:
+    """An array in a file, row after row, of which only the rows that are asked for are read.
+
+    It is read, not mapped: a file that somebody cuts off meanwhile would end a process that maps it.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], start: int) -> None:
+        self.path, self.shape, self.dtype, self.start = path, shape, dtype, start
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def rows(self, index: np.ndarray) -> np.ndarray:
+        """The rows of these increasing positions; an InputError if the file no longer has them."""
+        result = np.empty((len(index), *self.shape[1:]), self.dtype)
+        size = self.dtype.itemsize * math.prod(self.shape[1:])
+        view = result.reshape(-1).view(np.uint8).data
+        # Runs of neighbouring rows are read at once.
+        edges = np.flatnonzero(np.diff(index) != 1) + 1
+        try:
+            with opening.regular(self.path) as file:
+                for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(index)]):
+                    file.seek(self.start + int(index[first]) * size if first < last else 0)
+                    if not _fill(file, view[first * size : last * size]):
+                        raise InputError(f"{self.path} was cut off while it was read: read it again")
+        except OSError as error:
+            raise InputError(f"{self.path} can't be read: {error.strerror}") from None
+        return result
+
+
+def _fill(file: BinaryIO, view: memoryview) -> bool:
+    """Fill a piece of memory from a file; False if the file ends before."""
+    filled = 0
+    while filled < len(view):
+        got = file.readinto(view[filled : filled + CHUNK])  # type: ignore[attr-defined]
+        if not got:
+            return False
+        filled += got
+    return True
+
+
+def gather(values: np.ndarray | OnDisk, index: np.ndarray) -> np.ndarray:
     """values[index]: without a copy if the index is a range; a copy that does not fit in memory is mapped."""
+    if isinstance(values, OnDisk):
+        return values.rows(index)
     n = len(index)
     if n and index[0] >= 0 and index[-1] - index[0] == n - 1 and (np.diff(index) == 1).all():
         return values[index[0] : index[0] + n]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -11,13 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from neurosql import opening
 from neurosql.data.decode import Bad, Decoded, Decoder, Prep
 from neurosql.data.nifti import NiftiSettings
 from neurosql.data.picture import centre, resize_float
-from neurosql.data.tree import words_of
+from neurosql.data.tree import MAX_RATIO, MAX_SMALL, words_of
 from neurosql.errors import InputError
 
 MAX_VOLUME = 2**30
+"""Most bytes of a volume, packed or unpacked."""
+MAX_VOXELS = 2**28
+"""Most voxels: each takes several floats while it is read."""
+MAX_SIDE = 2**15
+SECONDS = 300
 HEADER = 540
 
 
@@ -47,18 +55,21 @@ def _shape(head: bytes) -> tuple[tuple[int, ...], int]:
     shape = tuple(int(side) for side in header.get_data_shape())
     while len(shape) > 3 and shape[-1] == 1:
         shape = shape[:-1]
+    words = " x ".join(map(str, shape))
     if len(shape) != 3 or min(shape) < 1:
-        raise Bad(f"has shape {' x '.join(map(str, shape))}: only volumes of three dimensions can be read")
-    size = int(header.get_data_offset()) + int(np.prod(shape, dtype=object)) * header.get_data_dtype().itemsize
+        raise Bad(f"has shape {words}: only volumes of three dimensions can be read")
+    if max(shape) > MAX_SIDE or math.prod(shape) > MAX_VOXELS:
+        raise Bad(f"has shape {words}: more than {MAX_VOXELS:,} voxels, or {MAX_SIDE:,} along an axis, are refused")
+    size = max(0, int(header.get_data_offset())) + math.prod(shape) * header.get_data_dtype().itemsize
     if size > MAX_VOLUME:
-        raise Bad(f"has shape {' x '.join(map(str, shape))}: volumes over {MAX_VOLUME >> 20} MiB are refused")
+        raise Bad(f"has shape {words}: volumes over {MAX_VOLUME >> 20} MiB are refused")
     return shape, size
 
 
 @contextmanager
 def _stream(payload: bytes | str) -> Iterator[Any]:
     """The unpacked content, to be read piece by piece."""
-    with io.BytesIO(payload) if isinstance(payload, bytes) else open(payload, "rb") as file:
+    with io.BytesIO(payload) if isinstance(payload, bytes) else opening.regular(payload) as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         yield gzip.GzipFile(fileobj=file) if packed else file
@@ -71,6 +82,9 @@ def _volume(payload: bytes | str, window: tuple[float, float] | None) -> np.ndar
     with _stream(payload) as stream:
         head = stream.read(HEADER)
         _, size = _shape(head)
+        packed = len(payload) if isinstance(payload, bytes) else os.stat(payload).st_size
+        if size > MAX_RATIO * packed + MAX_SMALL:
+            raise Bad(f"unpacks to {size:,} bytes: more than {MAX_RATIO} times its size are refused")
         content = head + stream.read(max(0, size - len(head)))
     kind = nibabel.Nifti2Image if head[:4] in (b"\x1c\x02\0\0", b"\0\0\x02\x1c") else nibabel.Nifti1Image
     image = nibabel.as_closest_canonical(kind.from_bytes(content))

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from neurosql import files
+from neurosql import files, opening
 from neurosql.bench import compare, rows
 from neurosql.bench.compare import Table
 from neurosql.bench.declare import Experiment, Job
@@ -44,12 +44,12 @@ def write(experiment: Experiment, path: Path, jobs: Path | None = None) -> list[
         made_of = {"tex": tables.to_latex, "csv": tables.to_csv, "md": tables.to_markdown}
         for ending, content in ((ending, write_as(table)) for ending, write_as in made_of.items()):
             target = path.parent / TABLES / f"{path.stem}{suffix}.{ending}"
-            files.replace(target, content.encode())
+            files.replace(opening.inside(path.parent, target), content.encode())
             written.append(target)
     plot = plots.draw(made[""])
     if plot is not None:
         written.append(path.parent / PICTURES / f"{path.stem}.png")
-        files.replace(written[-1], plot)
+        files.replace(opening.inside(path.parent, written[-1]), plot)
     done = [row for row in results if row["status"] == rows.DONE]
     drawn: dict[str, list[sheets.Sheet]] = {}
     for kind, title, draw in (
@@ -159,7 +159,8 @@ def _sizes(results: list[rows.Row]) -> list[str]:
     """Each data set with its numbers of images."""
     found: dict[str, dict[int, str]] = {}
     for row in results:
-        found.setdefault(row["data"], {})[row["images"]] = f"{row['images']:,}"
+        images = row["images"]
+        found.setdefault(row["data"], {})[images] = f"{images:,}" if isinstance(images, int) else "unknown"
     return [f"{name} ({', '.join(sizes.values())} images)" for name, sizes in found.items()]
 
 

@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from neurosql import files
+from neurosql import files, opening
 from neurosql.bench import rows
 from neurosql.bench.declare import Experiment
 from neurosql.bench.jobs import PICTURES, PLANE, SAMPLES
 from neurosql.bench.sources import SOURCES
+from neurosql.data.arrays import npz
+from neurosql.errors import InputError
 from neurosql.report.canvas import Figure, verbatim
 from neurosql.report.pictures import draw_plane
 from neurosql.report.sheet import font_path, tiled
@@ -27,6 +29,11 @@ ACROSS = 5
 ENLARGED = 2
 GAP, LINE = 12, 20
 COLUMNS = 6
+MAX_PICTURE = 2**26
+"""Most bytes of a sheet."""
+MAX_VALUES = 2**24
+"""Most values of what a run leaves for the sheets."""
+PNG = b"\x89PNG\r\n\x1a\n"
 
 Draw = Callable[[dict[str, Path], str], bytes]
 
@@ -61,7 +68,7 @@ def _sheets(
     for data, pixels, dim in dict.fromkeys(places):
         here = [r for r in first if (r["data"], r["pixels"]) == (data, pixels) and r["latent_dim"] in (dim, "")]
         arrays = {str(r["arm"]): jobs / f"{r['config']}-{r['seed']}" / left for r in here}
-        there = {arm: file for arm, file in arrays.items() if file.is_file()}
+        there = {arm: opening.inside(jobs, file) for arm, file in arrays.items() if file.is_file()}
         size = f"{pixels}px-" if sizes[data] > 1 else ""
         kept = path.parent / PICTURES / f"{path.stem}-{prefix}{data}-{size}{dim}.png"
         source = SOURCES.get(data)
@@ -69,9 +76,11 @@ def _sheets(
             png = draw(there, source.credit if source else "")
             # Samples of some data sets may be viewed but not shared: no file of them is kept.
             if source is None or source.samples_may_be_shared:
-                files.replace(kept, png)
+                files.replace(opening.inside(path.parent, kept), png)
         elif kept.is_file():
-            png = kept.read_bytes()
+            png = opening.read(opening.inside(path.parent, kept), MAX_PICTURE)
+            if not png.startswith(PNG):
+                raise InputError(f"{kept} is no PNG: remove it")
         else:
             continue
         words = f"{data}{f', {pixels} pixels' if size else ''}, d = {dim}, seed 0"
@@ -83,8 +92,11 @@ def contact(named: dict[str, Path], credit: str) -> bytes:
     """Samples of each contender under its name, all enlarged alike, with the credit below."""
     tiles = {}
     for name, path in named.items():
-        with np.load(path, allow_pickle=False) as left:
-            tiles[name] = tiled(left["samples"].astype(np.float32) / 255, COLUMNS)
+        with npz(path) as left:
+            images = left["samples"]
+        if images.ndim != 4 or images.dtype != np.uint8 or not 0 < images.size <= MAX_VALUES:
+            raise InputError(f"{path} holds no samples: remove it")
+        tiles[name] = tiled(images.astype(np.float32) / 255, COLUMNS)
     across = min(len(tiles), ACROSS)
     height, width = (ENLARGED * max(tile.shape[i] for tile in tiles.values()) for i in (0, 1))
     down = -(-len(tiles) // across)
@@ -111,9 +123,16 @@ def plane_sheet(named: dict[str, Path], credit: str) -> bytes:
     figure = Figure(figsize=(5 * len(named) + 0.8, 5.2), layout="constrained")
     panels = figure.subplots(1, len(named), squeeze=False).ravel()
     for axes, (name, path) in zip(panels, named.items()):
-        with np.load(path, allow_pickle=False) as left:
+        with npz(path) as left:
+            codes, classes = left["codes"], tuple(map(str, left["classes"].ravel()))
             labels = left.get("labels", None)
-            draw_plane(axes, left["codes"], labels, tuple(map(str, left["classes"])), legend=axes is panels[-1])
+        numbers = codes.dtype.kind == "f" and codes.ndim == 2 and codes.shape[1] == 2 and np.isfinite(codes).all()
+        known = labels is None or (labels.dtype.kind in "iu" and labels.shape == (len(codes),))
+        if not numbers or not known or not 0 < codes.size <= MAX_VALUES:
+            raise InputError(f"{path} holds no codes: remove it")
+        if labels is not None and not 0 <= labels.min() <= labels.max() < len(classes):
+            raise InputError(f"{path} has labels without a class: remove it")
+        draw_plane(axes, codes, labels, classes, legend=axes is panels[-1])
         axes.set_title(verbatim(name), fontsize=11)
     if credit:
         figure.supxlabel(credit, fontsize=8)

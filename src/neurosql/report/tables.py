@@ -277,6 +277,11 @@ def _latex(cell: Estimate | None, bold: bool) -> str:
     return rf"{text} {{\scriptsize $\pm$ {half}}}" if half else text
 
 
+LATEX = {letter: f"\\{letter}" for letter in "%&_#${}"} | {
+    **{"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "±": r"$\pm$", "\n": " "},
+}
+
+
 def latex_text(text: str) -> str:
     """Text with LaTeX's special characters escaped."""
-    return text.replace("%", r"\%").replace("±", r"$\pm$").replace("&", r"\&").replace("_", r"\_")
+    return "".join(LATEX.get(letter, letter) for letter in text)
