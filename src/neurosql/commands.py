@@ -16,7 +16,7 @@ from neurosql.app.training import Trained
 from neurosql.checkpoint import SCORES, USED, RunFolder
 from neurosql.data import fetch
 from neurosql.evaluate import Options
-from neurosql.metrics import weights
+from neurosql.metrics import membership, weights
 from neurosql.metrics.copies import as_judged_today
 from neurosql.metrics.score import Score, table
 from neurosql.report import page
@@ -99,7 +99,10 @@ def evaluate(path: str, against: str | None, options: Options) -> None:
     print(table(done.found.scores))
     if done.found.memorisation is not None:
         print(done.found.memorisation.sentence())
+        print(f"what follows: {done.found.memorisation.follows}")
         print(f"wrote {', '.join(done.pictures)} to {path}")
+    if told := membership.in_words(done.found.scores):
+        print(f"membership: {told}")
     for sentence in done.found.left_out:
         print(f"left out: {sentence}")
     print(f"wrote {', '.join(map(str, done.written))}")

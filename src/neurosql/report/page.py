@@ -1,7 +1,7 @@
 """The page of a run: one HTML file that needs nothing else to open, for people who were not there.
 
-Samples and three answers come first, then the map with the training images on it, then the scores, then what to do with
-the run. Everything else is folded.
+Samples and the answers to a stranger's questions come first, then the map with the training images on it, then the
+scores, then what to do with the run. Everything else is folded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def write(run: Run, folder: Path, scores: dict[str, Any]) -> list[Path]:
 
 
 def _first(run: Run, folder: Path, scores: Sequence[Score]) -> str:
-    """The samples beside the three answers."""
+    """The samples beside the answers."""
     words = ""
     for answer in answers.answers(run, scores, folder):
         command = f" <code>{escape(answer.command)}</code>" if answer.command else ""
