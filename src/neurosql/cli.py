@@ -1,4 +1,4 @@
-"""The command line: train, resume, sample, codes, encode, evaluate, info, data, weights, bench and report.
+"""The command line: train, resume, sample, codes, encode, evaluate, export, info, data, weights, bench and report.
 
 It parses, calls, and says what was written.
 """
@@ -206,6 +206,26 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class Export:
+    """Write a run folder that can be given to others: it samples and encodes as the run does, without codes, names,
+    labels or pictures of training images. Says what was left out, and what the model still gives away."""
+
+    run: tyro.conf.Positional[str]
+    """Run folder."""
+    out: str
+    """Folder to create."""
+    for_sharing: bool = False
+    """Leave out what is about single training images; there is no other way to export yet."""
+
+    def __call__(self) -> None:
+        if not self.for_sharing:
+            raise InputError("say what to export the run for: give --for-sharing")
+        from neurosql import commands
+
+        commands.export(self.run, self.out)
+
+
+@dataclass(frozen=True)
 class FetchWeights:
     """Fetch the weights of a published network, check them and keep them in the cache folder."""
 
@@ -330,7 +350,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         train = train_command(arguments) if arguments[:1] == ["train"] else Train
         data = data_command(arguments) if arguments[:1] == ["data"] else Data
-        commands: Any = Union[train, Resume, Sample, Codes, Encode, Evaluate, Info, data, Weights, Bench, Report]  # noqa: UP007
+        others = (Resume, Sample, Codes, Encode, Evaluate, Export, Info, data, Weights, Bench, Report)
+        commands: Any = Union[(train, *others)]
         command: Any = tyro.cli(
             commands,
             args=arguments,

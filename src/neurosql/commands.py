@@ -11,7 +11,7 @@ import torch
 import neurosql
 from neurosql import app, engine
 from neurosql import run as runs
-from neurosql.app import Terminal
+from neurosql.app import Terminal, exporting
 from neurosql.app.training import Trained
 from neurosql.checkpoint import SCORES, USED, RunFolder
 from neurosql.data import fetch
@@ -66,6 +66,8 @@ def sample(
     """Draw samples and say where they are."""
     done = app.sample(path, n, label, seed, how, out, overwrite)
     by_class = f", one folder per class: {', '.join(done.folders)}" if done.folders else ""
+    if how.sampler is None and (told := exporting.note(path)):
+        print(f"note       {told}")
     print(f"wrote {n} samples to {done.path}{by_class}")
     if done.others:
         print(f"note       {done.path} also holds {done.others:,} files that were there before")
@@ -106,6 +108,21 @@ def evaluate(path: str, against: str | None, options: Options) -> None:
     for sentence in done.found.left_out:
         print(f"left out: {sentence}")
     print(f"wrote {', '.join(map(str, done.written))}")
+
+
+def export(path: str, out: str) -> None:
+    """Write a run for others, and say what it lacks and what it still gives away."""
+    done = app.for_sharing(path, out)
+    print("left out:")
+    for phrase in done.left_out:
+        print(f"  {phrase}")
+    print("the model still gives away:")
+    for sentence in done.gives_away:
+        print(f"  {sentence}")
+    if told := exporting.note(out):
+        print(f"note       {told}")
+    print(f"wrote {done.path}: {', '.join(done.written)}")
+    print(f"read       {done.path / exporting.NAME} before you share it")
 
 
 def report(path: str) -> None:

@@ -44,9 +44,10 @@ class Searched(Method):
         """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on.
 
         Without labels, a class-conditional model takes the class of the cheapest code. `afresh` starts from draws, as
-        somebody would who has the model, but nothing that it knows of its training images.
+        somebody would who has the model, but nothing that it knows of its training images: a model that was shared
+        without these can do nothing else.
         """
-        starts, classes = self._drawn() if afresh else self.starts()
+        starts, classes = self._drawn() if afresh or not len(self.codes) else self.starts()
         if classes is None:
             label = None
         elif label is not None and not torch.isin(label, classes).all():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from neurosql.fitted import Run
 from neurosql.metrics import membership
+from neurosql.metrics.copies import verdict_of
 from neurosql.metrics.memorisation import FOLLOWS, in_words
 from neurosql.metrics.score import Score
 from neurosql.origin import Origin
@@ -41,10 +42,17 @@ def answers(run: Run, scores: Sequence[Score], folder: Path) -> list[Answer]:
     many, real = run.data.modality.plural, f"real {run.data.modality.plural}"
     questions = ("What did it learn from?", f"Are the samples like {real}?", "Are any of them copies?", SEEN)
     first = Answer(questions[0], *learned_from(run.data))
+    if len(scores) < 2 and run.shared:
+        return [first, *(Answer(question, "Not measured before the model was shared.") for question in questions[1:])]
     if len(scores) < 2:
         how = ("Not measured yet.", "To find out, run", f"neurosql evaluate {shlex.quote(folder.as_posix())}")
         return [first, *(Answer(question, *how) for question in questions[1:])]
-    return [first, Answer(questions[1], *likeness(scores, many)), Answer(questions[2], *copying(scores)), *seen(scores)]
+    return [
+        first,
+        Answer(questions[1], *likeness(scores, many)),
+        Answer(questions[2], *copying(scores, not run.shared)),
+        *seen(scores),
+    ]
 
 
 def learned_from(data: Origin) -> tuple[str, str]:
@@ -93,13 +101,13 @@ def likeness(scores: Sequence[Score], many: str) -> tuple[str, str]:
     return f"{short}.", rest
 
 
-def copying(scores: Sequence[Score]) -> tuple[str, str]:
-    """The verdict on memorisation, with the figures that it is based on."""
+def copying(scores: Sequence[Score], shown: bool = True) -> tuple[str, str]:
+    """The verdict on memorisation, with the figures that it is based on, and where samples are `shown`."""
     found = next((s for s in scores if (s.name, s.mode) == ("suspiciously close", "sampled")), None)
     if found is None or found.interval is None:
         return "Not measured: that takes at least 20 samples of the same origin that were not trained on.", UNSEEN
-    verdict, _, reason = found.note.partition(": ")
-    where = "" if verdict == "no sign" else " The most suspicious ones are shown below, under Details."
+    verdict, reason = verdict_of(found)
+    where = "" if verdict == "no sign" or not shown else " The most suspicious ones are shown below, under Details."
     told = f"{in_words(found.value, found.interval, found.n, reason)} {FOLLOWS.get(verdict, '')}".rstrip()
     return f"{VERDICTS.get(verdict, verdict)}.", told + where
 
