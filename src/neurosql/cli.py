@@ -1,4 +1,4 @@
-"""The command line: train, resume, sample, codes, encode, evaluate, info, data, weights, bench and report.
+"""The command line: train, resume, sample, codes, encode, evaluate, export, info, data, weights, bench and report.
 
 It parses, calls, and says what was written.
 """
@@ -203,6 +203,25 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class Export:
+    """Copy a run for others, without what is about single training images."""
+
+    run: tyro.conf.Positional[str]
+    """Run folder."""
+    out: str
+    """Folder to create."""
+    for_sharing: bool = False
+    """Leave out what is about single training images; there is no other way to export yet."""
+
+    def __call__(self) -> None:
+        if not self.for_sharing:
+            raise InputError("say what to export the run for: give --for-sharing")
+        from neurosql import commands
+
+        commands.export(self.run, self.out)
+
+
+@dataclass(frozen=True)
 class FetchWeights:
     """Fetch published weights, check them and keep them in the cache folder."""
 
@@ -317,7 +336,7 @@ class Report:
         commands.report(self.path)
 
 
-COMMANDS = (Train, Resume, Sample, Codes, Encode, Evaluate, Info, Report, Data, Weights, Bench)
+COMMANDS = (Train, Resume, Sample, Codes, Encode, Evaluate, Export, Info, Report, Data, Weights, Bench)
 """Every command, in the order of the help."""
 
 

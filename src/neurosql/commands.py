@@ -11,13 +11,13 @@ import torch
 import neurosql
 from neurosql import app, engine
 from neurosql import run as runs
-from neurosql.app import Terminal
+from neurosql.app import Terminal, exporting
 from neurosql.app.observer import tell
 from neurosql.app.training import Trained
 from neurosql.checkpoint import SCORES, USED, RunFolder
 from neurosql.data import fetch
 from neurosql.evaluate import Options
-from neurosql.metrics import weights
+from neurosql.metrics import membership, weights
 from neurosql.metrics.copies import as_judged_today
 from neurosql.metrics.score import Score, table
 from neurosql.report import page
@@ -67,6 +67,8 @@ def sample(
     """Draw samples and say where they are."""
     done = app.sample(path, n, label, seed, how, out, overwrite)
     by_class = f", one folder per class: {', '.join(done.folders)}" if done.folders else ""
+    if how.sampler is None and (told := exporting.note(path)):
+        tell(f"note       {told}")
     tell(f"wrote      {n} samples to {done.path}{by_class}")
     if done.others:
         tell(f"note       {done.path} also holds {done.others:,} files that were there before")
@@ -100,10 +102,28 @@ def evaluate(path: str, against: str | None, options: Options) -> None:
     print(table(done.found.scores))
     if done.found.memorisation is not None:
         tell(done.found.memorisation.sentence())
+        tell(f"what follows: {done.found.memorisation.follows}")
         tell(f"wrote      {', '.join(done.pictures)} to {path}")
+    if told := membership.in_words(done.found.scores):
+        tell(f"membership: {told}")
     for sentence in done.found.left_out:
         tell(f"left out: {sentence}")
     tell(f"wrote      {', '.join(map(str, done.written))}")
+
+
+def export(path: str, out: str) -> None:
+    """Write a run for others, and say what it lacks and what it still gives away."""
+    done = app.for_sharing(path, out)
+    tell("left out:")
+    for phrase in done.left_out:
+        tell(f"  {phrase}")
+    tell("the model still gives away:")
+    for sentence in done.gives_away:
+        tell(f"  {sentence}")
+    if told := exporting.note(out):
+        tell(f"note       {told}")
+    tell(f"wrote      {done.path}: {', '.join(done.written)}")
+    tell(f"read       {done.path / exporting.NAME} before you share it")
 
 
 def report(path: str) -> None:

@@ -63,6 +63,16 @@ class Run:
         """Whether samples have codes: GAN and diffusion have none."""
         return self.method.has_codes
 
+    @property
+    def shared(self) -> bool:
+        """Whether the run was exported for sharing: nothing in it is about single training images."""
+        return not len(self.index)
+
+    def need_codes(self) -> None:
+        """Refuse what can't be done without the codes of the training images, if these were not shared."""
+        if self.shared:
+            raise InputError("this model was shared without the codes of its training images: ask whoever trained it")
+
     def trained_on(self) -> TrainedOn | None:
         """Digests, losses and names of the training images.
 
@@ -81,6 +91,7 @@ class Run:
         """
         if not self.has_codes:
             raise InputError(f"{self.settings.method} has no codes: samples come from noise")
+        self.need_codes()
         known = self.trained_on()
         positions = self.index if self.split is None else np.array(self.split["train"], np.int64)
         columns: dict[str, np.ndarray | None] = {
@@ -97,6 +108,7 @@ class Run:
     def reconstruct(self, images: Any = None, labels: Any = None) -> np.ndarray:
         """The model's version of each training image, or of these images with these labels: (n, *shape)."""
         if images is None:
+            self.need_codes()
             return self.method.reconstruct().cpu().numpy()
         codes, found, _ = self.encode(images, labels)
         return self.decode(codes, found)

@@ -13,6 +13,7 @@ from neurosql.cli import main
 from neurosql.data import from_array
 from neurosql.evaluate import Options, evaluate
 from neurosql.metrics.column import Column
+from neurosql.metrics.memorisation import FOLLOWS
 from neurosql.metrics.pairs import random_pairs
 from neurosql.similarity import ssim
 
@@ -48,7 +49,7 @@ def test_every_family_has_its_modes_and_floors(plain, sets):
     train, heldout = sets
     found = evaluate(plain, train, heldout, Options(samples=300, image_pairs=20))
     modes = {score.mode for score in found.scores}
-    assert modes == {"sampled", "paired-train", "paired-heldout", "codes"}
+    assert modes == {"sampled", "paired-train", "paired-heldout", "train-heldout", "codes"}
     for score in found.scores:
         assert np.isfinite(score.value)
         if score.mode == "sampled":
@@ -96,7 +97,7 @@ def test_vectors_are_evaluated_too():
     )
     run = fit(train, **QUICK)
     found = evaluate(run, train, heldout, Options(samples=80))
-    assert {score.mode for score in found.scores} == {"sampled", "paired-train", "codes"}
+    assert {score.mode for score in found.scores} == {"sampled", "paired-train", "train-heldout", "codes"}
 
 
 def test_the_command_writes_scores_and_pictures(tmp_path, capsys):
@@ -118,8 +119,11 @@ def test_the_command_writes_scores_and_pictures(tmp_path, capsys):
     (out / "report.html").unlink()
     assert main(["report", str(out)]) == 0 and (out / "report.html").read_text("utf-8") == page
     text = capsys.readouterr().out
-    assert "memorisation: " in text and "proxy-fid" in text and "real vs. real 0." in text and "floor" not in text
     told = re.search(r"memorisation: ([a-z ]+)\. (.*\.)\n", text)
+    assert page.count(html.escape(FOLLOWS[told[1]])) == text.count(FOLLOWS[told[1]]) == 1
+    assert re.search(r"membership: The model's loss .* and the distance .*; 50 % is guessing", text)
+    assert "Can others tell which images it was trained on?" in page and "guessing: nothing given away" in page
+    assert "memorisation: " in text and "proxy-fid" in text and "real vs. real 0." in text and "floor" not in text
     scores = json.loads((out / "scores.json").read_text())
     assert scores["suspiciously close sampled"]["note"] == f"{told[1]}: {told[2].partition('; ')[2][:-1]}"
     assert html.escape(told[2]).replace(" %", "&nbsp;%") in page

@@ -52,14 +52,20 @@ def evaluated(page, tmp_path_factory):
 
 def test_before_an_evaluation_the_page_says_what_to_run(page):
     text = page.read_text("utf-8")
-    assert text.count("Not measured yet.") == 2
-    assert text.count(f"<code>neurosql evaluate {page.parent.as_posix()}</code>") == 2
+    assert text.count("Not measured yet.") == 3
+    assert text.count(f"<code>neurosql evaluate {page.parent.as_posix()}</code>") == 3
     assert "<h2>Scores</h2>" not in text and "permutation" not in text.partition("<h2>Details</h2>")[0]
 
 
 def test_what_a_stranger_asks_comes_first_and_details_are_folded(evaluated):
     text = evaluated.read_text("utf-8")
-    order = ["data:image/png", "What did it learn from?", "Are the samples like", "Are any of them copies?"]
+    order = [
+        "data:image/png",
+        "What did it learn from?",
+        "Are the samples like",
+        "Are any of them copies?",
+        "Can others tell",
+    ]
     order += ["<h2>The map</h2>", "<h2>Scores</h2>", "<h2>Use this run</h2>", "<h2>Details</h2>", "<details>"]
     places = [text.index(part) for part in order[:-1]] + [text.rindex(order[-1])]
     assert places == sorted(places)

@@ -135,6 +135,8 @@ def finish(run: Run, x: np.ndarray, folder: RunFolder) -> Trained:
 
 def sets(run: Run, folder: RunFolder) -> tuple[ImageSet, ImageSet | None]:
     """The images that a run was trained on, in its order, and images that it was not trained on."""
+    if run.shared:
+        raise InputError(f"{folder.path} was exported for sharing: it does not say which images it was trained on")
     images = _again(folder, run.data.path)
     if images.fingerprint != run.data.fingerprint:
         raise InputError(f"{run.data.path} no longer holds the images that {folder.path} was trained on")

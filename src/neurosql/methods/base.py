@@ -126,6 +126,9 @@ class Method(ABC):
     """Names of the networks that sampling needs."""
     averaged: ClassVar[tuple[str, ...]] = ()
     """Names of the networks whose weights may be averaged; by default those that sampling needs."""
+    together: ClassVar[tuple[str, ...]] = ("class_counts",)
+    """Names in `kept`, or how they begin, of what says nothing about single training images. A model that is exported
+    for sharing keeps these alone; all others have no rows."""
 
     codes: Tensor
     """(n, d): the codes of the training images, if the method has codes."""
@@ -225,6 +228,11 @@ class Method(ABC):
         sampler, choice = self.record.sampling(self.default_sampling(sampling))
         if sampler is self.record.samplers[0] and sampling.components is None:
             return self.draw_usual(n, label, random)
+        if not len(self.codes):
+            raise InputError(
+                f"the sampler {sampler.name} needs the codes of the training images, and this model was shared without "
+                f"them: use the sampler {self.record.samplers[0].name}"
+            )
         known = Known(
             *(self.codes, self.code_labels(), self.classes),
             usual=lambda m, random: self.draw_usual(m, label, random),

@@ -40,6 +40,7 @@ class GLO(Searched):
     """A generator and one learnt code for each training image."""
 
     record = methods.GLO
+    together = (*Searched.together, "density.")
 
     codes: Tensor
     """Z, (n, d)."""

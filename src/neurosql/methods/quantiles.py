@@ -37,6 +37,8 @@ class QuantileCodes(Searched):
     In the class-conditional case every class has a sublattice of its own.
     """
 
+    together = (*Searched.together, "density.")
+
     lattice: Tensor
     """Q, (n, d)."""
     lattice_labels: Tensor | None = None

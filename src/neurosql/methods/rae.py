@@ -27,6 +27,7 @@ class RAE(Autoencoder):
     """A generator, an encoder and, after training, a Gaussian mixture of the codes."""
 
     record = methods.RAE
+    together = (*Autoencoder.together, "density.")
 
     density: Mixture | None = None
     """The law of the codes, once fitted."""

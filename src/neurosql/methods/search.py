@@ -14,6 +14,8 @@ from neurosql.generators.base import Generator
 from neurosql.methods.base import Method
 
 VALIDATION_STEPS = 5
+DRAWN = 1024
+"""Codes to start from that are drawn, if those of training images are not known or not to be used."""
 
 
 class Searched(Method):
@@ -37,13 +39,15 @@ class Searched(Method):
         return float(self.encode(x, label, steps=VALIDATION_STEPS)[2].mean())
 
     def encode(
-        self, x: Tensor, label: Tensor | None = None, progress: bool = False, steps: int = STEPS
+        self, x: Tensor, label: Tensor | None = None, progress: bool = False, steps: int = STEPS, afresh: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         """Codes (m, d), labels (m,) and losses (m,) of images (m, ...) that need not have been trained on.
 
-        Without labels, a class-conditional model takes the class of the cheapest code.
+        Without labels, a class-conditional model takes the class of the cheapest code. `afresh` starts from draws, as
+        somebody would who has the model, but nothing that it knows of its training images: a model that was shared
+        without these can do nothing else.
         """
-        starts, classes = self.starts()
+        starts, classes = self._drawn() if afresh or not len(self.codes) else self.starts()
         if classes is None:
             label = None
         elif label is not None and not torch.isin(label, classes).all():
@@ -53,3 +57,7 @@ class Searched(Method):
             label = classes[nearest]
         codes, losses = refine(self.generator, self.law_of, self.cost, x, starts[nearest], label, steps, progress)
         return codes, label, losses
+
+    def _drawn(self) -> tuple[Tensor, Tensor | None]:
+        """Codes from the method's usual sampler and their labels, the same at each call."""
+        return self.draw_usual(DRAWN, None, torch.Generator().manual_seed(0))

@@ -85,6 +85,7 @@ class VAE(Autoencoder):
     """A generator and an encoder of 2 d outputs, means and log-variances, trained on the ELBO."""
 
     record = methods.VAE
+    together = (*Autoencoder.together, "variance")
 
     def __init__(
         self, generator: Generator, encoder: encoders.Encoder, scale: float, cost: Cost, settings: VAESettings

@@ -33,6 +33,12 @@ def suspiciously_close(context: Context) -> dict[str, Any]:
     return {CLOSE.name: shares}
 
 
+def verdict_of(score: Score) -> tuple[str, str]:
+    """The verdict in the note of a score of copies, and its reason."""
+    verdict, _, why = score.note.partition(": ")
+    return verdict, why
+
+
 def as_judged_today(score: Score) -> Score:
     """A score with the interval and the verdict that its figures stand for; only an old score of copies changes.
 

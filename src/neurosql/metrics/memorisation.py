@@ -16,8 +16,8 @@ That 1 % is what the share of suspicious samples is compared with, everywhere. q
 other held-out images of the same kind, honest samples might have given another share. The interval of the share allows
 for both, few samples and few held-out images, so a sign of copying is an interval that lies above 1 %.
 
-This does not show that nothing about a training image can be inferred from the model; that would need
-membership-inference tests or differential privacy. It does not find copies under a transformation that the distance
+This does not show that nothing about a training image can be inferred from the model: membership.py tries two attacks,
+and only differential privacy gives a bound. It does not find copies under a transformation that the distance
 does not see. It takes samples as independent: of a model that makes nearly the same image every time, all may be
 suspicious by one coincidence. It relies on held-out images of the same origin: if they are of another kind, honest
 samples look suspicious.
@@ -47,6 +47,12 @@ LEAST_HELD_OUT = 20
 TINY = 1e-12
 
 Verdict = Literal["no sign", "some", "clear"]
+FOLLOWS: dict[str, str] = {
+    "no sign": "Samples may be shown as new images. This is no proof that they are anonymous: see membership, too.",
+    "some": "Compare the suspicious samples with their training images before you share any, and leave copies out.",
+    "clear": "Do not share samples of this model as anonymous or as new: some of them show training images.",
+}
+"""What follows from each verdict, for whoever wants to use the samples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +118,11 @@ class Memorisation:
     def reason(self) -> str:
         """Why the verdict is what it is: `reason`."""
         return reason(self.interval, self.copies)
+
+    @property
+    def follows(self) -> str:
+        """What follows from the verdict."""
+        return FOLLOWS[self.verdict]
 
     def sentence(self) -> str:
         """The verdict in words, with the figures that it is based on."""

@@ -10,7 +10,7 @@ The family says which arguments the function takes:
     pairs       (made, real): two batches of images (n, *shape), pair by pair; runs in every mode of the record
     codes       (codes, labels): the codes (n, d) of the training images and their labels (n,)
     whole       (context): everything that the evaluation has
-    copies, downstream: like `whole`, but with their own place in the order of the evaluation
+    copies, membership, downstream: like `whole`, but with their own place in the order of the evaluation
     resource    no function: the bench measures it
 
 A function returns a number, an array (n,) whose mean is the score, a `Measure`, or a dictionary of these by the name of
@@ -25,18 +25,20 @@ from typing import Literal
 from neurosql.errors import InputError
 from neurosql.registry import Registry
 
-Mode = Literal["sampled", "paired-train", "paired-heldout", "codes"]
+Mode = Literal["sampled", "paired-train", "paired-heldout", "train-heldout", "codes"]
 Direction = Literal["lower", "higher", "none"]
 
 MODES: dict[str, str] = {
     "sampled": "new samples against real images that were not trained on",
     "paired-train": "reconstructions of training images against those images",
     "paired-heldout": "reconstructions of images that were not trained on against those images",
+    "train-heldout": "training images against real images that were not trained on, by what the model gives away",
     "codes": "the codes of the training images",
 }
 FAMILIES: dict[str, str] = {
     "sets": "neurosql.metrics.sets:measure",
     "copies": "neurosql.metrics.whole:measure",
+    "membership": "neurosql.metrics.whole:measure",
     "pairs": "neurosql.metrics.pairs:measure",
     "codes": "neurosql.metrics.codes:measure",
     "downstream": "neurosql.metrics.whole:measure",
@@ -56,6 +58,7 @@ TRAINED = "real training images"
 CHANCE = "chance"
 UNRELATED = "unrelated images"
 HONEST = "no copies"
+BLIND = "guessing"
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,13 @@ REFERENCES: dict[str, Reference] = {
         "unrelated", "nothing learned", "worst", "two real images that have nothing to do with each other"
     ),
     HONEST: Reference("chance", "no copies", "best", "the share of honest samples that are as close by chance"),
+    BLIND: Reference(
+        "guessing", "nothing given away", "best", "what a coin gives that tells training images from others"
+    ),
 }
 TWO_REAL = Reference("two real", "perfect model", "best", "a real image in the place of each sample")
 """Samples are not of the image that they are paired with: a perfect model gets what unrelated images get."""
-FLOORS: dict[str, str] = {kind: REFERENCES[kind].meaning for kind in (REAL, TRAINED, CHANCE)}
+FLOORS: dict[str, str] = {kind: REFERENCES[kind].meaning for kind in (REAL, TRAINED, CHANCE, BLIND)}
 """The kinds of floors in the table of a bench, and what each means."""
 
 
@@ -243,6 +249,18 @@ CLOSE = ScoreRecord(
     scale=(0.1, 0.0),
     reference=HONEST,
 )
+BY_LOSS, BY_SAMPLE = (
+    ScoreRecord(
+        *(f"membership by {what}", "lower", "membership", f"neurosql.metrics.membership:by_{function}", BLIND),
+        modes=("train-heldout",),
+        words=f"how well {words} tells training images from others (AUC); 0.5 is guessing, 1 is always",
+        scale=(1.0, 0.5),
+    )
+    for what, function, words in (
+        ("loss", "loss", "the model's loss of an image"),
+        ("nearest sample", "sample", "the distance to the nearest sample"),
+    )
+)
 SSIM = ScoreRecord(
     *("ssim", "higher", "pairs", "neurosql.similarity:ssim", REAL),
     modes=ALL_PAIRS,
@@ -338,6 +356,8 @@ BUILT_IN = {
     "chroma spread": "CHROMA_SPREAD",
     "colour frechet": "COLOUR_FRECHET",
     "suspiciously close": "CLOSE",
+    "membership by loss": "BY_LOSS",
+    "membership by nearest sample": "BY_SAMPLE",
     "ssim": "SSIM",
     "lpips": "LPIPS",
     "vgg-cosine": "VGG_COSINE",

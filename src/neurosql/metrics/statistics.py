@@ -1,4 +1,4 @@
-"""Confidence intervals for means, proportions and unbiased statistics."""
+"""Confidence intervals for means, proportions, unbiased statistics and areas under ROC curves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def mean_interval(values: np.ndarray, level: float = LEVEL) -> tuple[float, floa
     return float(values.mean()) - half, float(values.mean()) + half
 
 
-def proportion_interval(successes: float, n: int, level: float = LEVEL) -> tuple[float, float]:
+def proportion_interval(successes: float, n: float, level: float = LEVEL) -> tuple[float, float]:
     """Wilson's interval for a proportion: it stays within [0, 1] and holds up near its ends."""
     if n == 0:
         return 0.0, 1.0
@@ -30,6 +30,37 @@ def proportion_interval(successes: float, n: int, level: float = LEVEL) -> tuple
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     # Rounding must not leave the share outside its own interval.
     return max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share))
+
+
+def auc_interval(
+    first: np.ndarray,
+    second: np.ndarray,
+    groups: tuple[np.ndarray | None, np.ndarray | None] = (None, None),
+    level: float = LEVEL,
+) -> tuple[float, tuple[float, float]]:
+    """The area under the ROC curve, P(x > y) + P(x = y) / 2 for x of `first` (n,) and y of `second` (m,), and its
+    interval.
+
+    The variance is DeLong's; with groups, of values that depend on each other (Obuchowski, 1997), the sum over groups
+    takes the place of that over values. The interval is Wilson's for the number of trials that has this variance: it
+    stays within [0, 1] and holds up near its ends. That number is at most that of all values, or groups.
+    """
+    x, y = (np.asarray(values, dtype=np.float64) for values in (first, second))
+    ranks = stats.rankdata(np.concatenate([x, y]))
+    above = (ranks[: len(x)] - stats.rankdata(x)) / len(y)
+    below = 1 - (ranks[len(x) :] - stats.rankdata(y)) / len(x)
+    area = float(above.mean())
+    variance, trials = 0.0, 0
+    for parts, of in ((above, groups[0]), (below, groups[1])):
+        ids = np.arange(len(parts)) if of is None else np.unique(of, return_inverse=True)[1]
+        count = int(ids.max()) + 1
+        trials += count
+        if count < 2:
+            return area, (0.0, 1.0)
+        sums = np.bincount(ids, parts - area)
+        variance += count / (count - 1) * float((sums**2).sum()) / len(parts) ** 2
+    effective = trials if variance == 0 else min(trials, area * (1 - area) / variance)
+    return area, proportion_interval(area * effective, effective, level)
 
 
 def jackknife_interval(

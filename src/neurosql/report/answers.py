@@ -1,4 +1,4 @@
-"""What a stranger asks about a run, answered in words: what it learned from, how good it is, whether it copies."""
+"""What a stranger asks about a run, answered in words: what it learned from, how good it is, what it gives away."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from neurosql.fitted import Run
-from neurosql.metrics.memorisation import in_words
+from neurosql.metrics import membership
+from neurosql.metrics.copies import verdict_of
+from neurosql.metrics.memorisation import FOLLOWS, in_words
 from neurosql.metrics.score import Score
 from neurosql.origin import Origin
 
@@ -18,6 +20,7 @@ UNSEEN = "Hold images out when you train (--test-share 0.1), or give others: neu
 # How well a classifier may tell samples from real images, and what that means.
 TOLD_APART = ((0.7, "Nearly: they are hard to tell apart"), (0.9, "Partly: they can be told apart"))
 EASILY = "Not yet: they are easily told apart"
+SEEN = "Can others tell which images it was trained on?"
 VERDICTS = {"no sign": "No sign of that", "some": "There are some signs", "clear": "There are clear signs"}
 
 
@@ -35,14 +38,21 @@ class Answer:
 
 
 def answers(run: Run, scores: Sequence[Score], folder: Path) -> list[Answer]:
-    """The three answers. Before an evaluation, two of them say what to run."""
+    """The four answers. Before an evaluation, all but the first say what to run."""
     many, real = run.data.modality.plural, f"real {run.data.modality.plural}"
-    questions = ("What did it learn from?", f"Are the samples like {real}?", "Are any of them copies?")
+    questions = ("What did it learn from?", f"Are the samples like {real}?", "Are any of them copies?", SEEN)
     first = Answer(questions[0], *learned_from(run.data))
+    if len(scores) < 2 and run.shared:
+        return [first, *(Answer(question, "Not measured before the model was shared.") for question in questions[1:])]
     if len(scores) < 2:
         how = ("Not measured yet.", "To find out, run", f"neurosql evaluate {shlex.quote(folder.as_posix())}")
         return [first, *(Answer(question, *how) for question in questions[1:])]
-    return [first, Answer(questions[1], *likeness(scores, many)), Answer(questions[2], *copying(scores))]
+    return [
+        first,
+        Answer(questions[1], *likeness(scores, many)),
+        Answer(questions[2], *copying(scores, not run.shared)),
+        *seen(scores),
+    ]
 
 
 def learned_from(data: Origin) -> tuple[str, str]:
@@ -91,11 +101,19 @@ def likeness(scores: Sequence[Score], many: str) -> tuple[str, str]:
     return f"{short}.", rest
 
 
-def copying(scores: Sequence[Score]) -> tuple[str, str]:
-    """The verdict on memorisation, with the figures that it is based on."""
+def copying(scores: Sequence[Score], shown: bool = True) -> tuple[str, str]:
+    """The verdict on memorisation, with the figures that it is based on, and where samples are `shown`."""
     found = next((s for s in scores if (s.name, s.mode) == ("suspiciously close", "sampled")), None)
     if found is None or found.interval is None:
         return "Not measured: that takes at least 20 samples of the same origin that were not trained on.", UNSEEN
-    verdict, _, reason = found.note.partition(": ")
-    where = "" if verdict == "no sign" else " The most suspicious ones are shown below, under Details."
-    return f"{VERDICTS.get(verdict, verdict)}.", in_words(found.value, found.interval, found.n, reason) + where
+    verdict, reason = verdict_of(found)
+    where = "" if verdict == "no sign" or not shown else " The most suspicious ones are shown below, under Details."
+    told = f"{in_words(found.value, found.interval, found.n, reason)} {FOLLOWS.get(verdict, '')}".rstrip()
+    return f"{VERDICTS.get(verdict, verdict)}.", told + where
+
+
+def seen(scores: Sequence[Score]) -> list[Answer]:
+    """Whether an attack can tell what the model was trained on; nothing if none was tried, as before there were any."""
+    leaks = membership.leaks(scores)
+    short = "Yes, better than by guessing." if leaks else "No sign of that."
+    return [] if leaks is None else [Answer(SEEN, short, membership.in_words(scores))]

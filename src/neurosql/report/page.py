@@ -1,7 +1,7 @@
 """The page of a run: one HTML file that needs nothing else to open, for people who were not there.
 
-Samples and three answers come first, then the map with the training images on it, then the scores, then what to do with
-the run. Everything else is folded.
+Samples and the answers to a stranger's questions come first, then the map with the training images on it, then the
+scores, then what to do with the run. Everything else is folded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def write(run: Run, folder: Path, scores: dict[str, Any]) -> list[Path]:
 
 
 def _first(run: Run, folder: Path, scores: Sequence[Score]) -> str:
-    """The samples beside the three answers."""
+    """The samples beside the answers."""
     words = ""
     for answer in answers.answers(run, scores, folder):
         command = f" <code>{escape(answer.command)}</code>" if answer.command else ""
@@ -72,7 +72,7 @@ def _scores(found: Sequence[Score]) -> str:
 
 def _use(run: Run, folder: Path) -> str:
     """What can be done with the run, as commands."""
-    name = shlex.quote(folder.as_posix())
+    name = "FOLDER" if run.shared else shlex.quote(folder.as_posix())
     lines = {f"neurosql sample {name} -n 64": "draw 64 new samples"}
     words = ""
     if run.method.classes:
@@ -82,7 +82,8 @@ def _use(run: Run, folder: Path) -> str:
         words = f"<p>Its classes are {escape(some)}.</p>"
     if run.has_codes:
         lines[f"neurosql encode {name} DATA"] = "find the places of other images on the map"
-    lines[f"neurosql evaluate {name}"] = "measure the scores"
+    if not run.shared:
+        lines[f"neurosql evaluate {name}"] = "measure the scores"
     width = max(map(len, lines)) if max(map(len, lines)) < 60 else 0
     text = "\n".join(f"{command.ljust(width)}  # {what}" for command, what in lines.items())
     return f"<h2>Use this run</h2><pre>{escape(text)}</pre>{words}"
@@ -96,7 +97,7 @@ def _details(run: Run, folder: Path) -> str:
         "More pictures: reconstructions, codes, the course of training": _pictures(run, folder, MORE),
         "Facts about the model and its training": document.definitions(_facts(run)),
         "All settings": f"<pre>{escape(settings)}</pre>",
-        "How to train the same model again": _again(run, folder),
+        "How to train the same model again": "" if run.shared else _again(run, folder),
     }
     return "<h2>Details</h2>" + "".join(document.fold(name, content) for name, content in parts.items() if content)
 
@@ -117,13 +118,14 @@ def _figures(run: Run, folder: Path, names: Iterable[str]) -> str:
 def _facts(run: Run) -> dict[str, str]:
     last = run.history[-1] if run.history else {}
     seconds = sum(sum(record["seconds"].values()) for record in run.history)
+    took = "" if run.shared else f", {seconds:.0f} s of training"
     heldout = next((r["heldout_loss"] for r in reversed(run.history) if "heldout_loss" in r), None)
     return {
         "data": run.data.description,
         "trained on": f"{run.data.trained} samples, {run.data.heldout} held out",
         "method": f"{run.settings.method}, {run.method.title}",
         **run.method.facts(),
-        "epochs": f"{len(run.history)}, {seconds:.0f} s of training",
+        "epochs": f"{len(run.history)}{took}",
         "training loss": number(last.get("loss")),
         "held-out loss": number(heldout),
         "variance of codes / of lattice": number(last.get("drift")),

@@ -28,7 +28,7 @@ def captions(run: Run) -> dict[str, str]:
         shown = shown_classes(run)
         some = "" if len(shown) == classes else f", for {len(shown)} of {classes} classes"
         found["samples.png"] = f"New images from the model, one row per class{some}."
-    if run.has_codes:
+    if run.has_codes and not run.shared:
         if maps.has_places(run):
             found["images.png"] = maps.own_caption(run)
         if image:
@@ -72,6 +72,12 @@ def draw_all(run: Run, x: np.ndarray, folder: Path, seed: int = 0) -> list[str]:
     for name in drawn:
         draw[name](folder / name)
     return drawn
+
+
+def draw_samples(run: Run, folder: Path, seed: int = 0) -> None:
+    """Draw new images of a run to its folder; nothing if samples are not images: these are shown over training data."""
+    if run.data.modality.is_picture:
+        _samples(run, np.empty((0, *run.data.shape)), folder / "samples.png", seed)
 
 
 def _samples(run: Run, x: np.ndarray, path: Path, seed: int) -> None:

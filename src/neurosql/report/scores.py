@@ -24,6 +24,7 @@ HEADINGS = {
     "sampled": "New samples, compared with real ones that were not trained on",
     "paired-train": "Training samples, compared with what the model makes of their codes",
     "paired-heldout": "Samples that were not trained on, compared with what the model makes of them",
+    "train-heldout": "Training samples, compared with samples that were not trained on",
     "codes": "The places of the training samples on the map",
 }
 SEEN_BY = {
