@@ -11,6 +11,10 @@ class InputError(ValueError):
     """What the caller gave can't be used. The message says what was wrong, with the value, and what to do."""
 
 
+class NotFinite(InputError):
+    """A number that was computed is NaN, infinite or too large to go on with. The message says which."""
+
+
 class Obstacles(InputError):
     """Everything that keeps data from being read, found in one pass: each with the flag that settles it."""
 

@@ -268,11 +268,14 @@ def _fit(
         stop.path = None if folder is None else folder.path
         raise
     except Diverged as error:
-        if trainer.best is None or folder is None:
+        if folder is None:
             raise
+        again = f"{error}. Train again with that: resuming {folder.path} would take the same steps"
+        if trainer.best is None:
+            raise Diverged(again) from None
         run.method.load_state(trainer.best)
         _keep(run, trainer, folder)
-        raise Diverged(f"{error}. The best model so far, of epoch {trainer.best_epoch}, was kept in the run") from None
+        raise Diverged(f"{again}. The best model so far, of epoch {trainer.best_epoch}, was kept in the run") from None
     _keep(run, trainer, folder)
     # Last of all: if a run is killed before this, resuming it writes its model again.
     save(trainer, complete=True)
