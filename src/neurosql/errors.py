@@ -30,6 +30,16 @@ class Obstacles(InputError):
         """The shape of all samples that can be read, if they have the same."""
 
 
+LARGEST_SEED = 2**64 - 1
+
+
+def seed(name: str, value: int) -> int:
+    """A seed that torch's and numpy's generators both take, or an InputError that names the setting."""
+    if not 0 <= value <= LARGEST_SEED:
+        raise InputError(f"{name} must be from 0 to {LARGEST_SEED}, got {value}")
+    return value
+
+
 def whole(name: str, value: Any, least: int = 1) -> int:
     """``value`` as an int of at least ``least``, or an InputError that names the setting."""
     try:

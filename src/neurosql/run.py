@@ -370,6 +370,8 @@ def _device(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} can't be used: {str(error).splitlines()[0]}") from None
+    if device.type == "meta":
+        raise InputError("device 'meta' can't be used: its tensors have no numbers")
     return device
 
 

@@ -270,7 +270,12 @@ def from_array(
     if layout == "np":
         values = finite(numbers(array), "values")
         if mean is None or std is None:
-            mean, std = values.mean(0), values.std(0)
+            with np.errstate(over="ignore"):
+                mean, std = values.mean(0), values.std(0)
+            if not np.isfinite(std).all():
+                place = int(np.argmin(np.isfinite(std)))
+                size = np.abs(values[:, place]).max()
+                raise InputError(f"column {place} holds values up to {size:.3g}, too large to standardise: rescale it")
             # A constant column, up to rounding, carries nothing: leave it at zero instead of blowing up its noise.
             std = np.where(std > 1e-12 * np.maximum(1.0, np.abs(mean)), std, 1.0)
         elif values.shape[1] != len(mean):
