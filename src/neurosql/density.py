@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from neurosql.errors import InputError
+from neurosql.errors import NotFinite
 
 STARTS = 4
 ROUNDS = 300
@@ -48,7 +48,7 @@ class Mixture:
         There are fewer if a component would have too few codes for a covariance.
         """
         if not torch.isfinite(codes).all():
-            raise InputError("some codes are not finite, so no density can be fitted: try a lower learning_rate")
+            raise NotFinite("some codes are not finite, so no density can be fitted: try a lower learning_rate")
         points, dim = codes.cpu().double(), codes.shape[1]
         groups = [torch.arange(len(points))]
         if labels is not None:

@@ -11,6 +11,10 @@ class InputError(ValueError):
     """What the caller gave can't be used. The message says what was wrong, with the value, and what to do."""
 
 
+class NotFinite(InputError):
+    """A number that was computed is NaN, infinite or too large to go on with. The message says which."""
+
+
 class Obstacles(InputError):
     """Everything that keeps data from being read, found in one pass: each with the flag that settles it."""
 
@@ -24,6 +28,16 @@ class Obstacles(InputError):
         """Whether the data have labels, as far as their folders say."""
         self.shape: tuple[int, ...] | None = None
         """The shape of all samples that can be read, if they have the same."""
+
+
+LARGEST_SEED = 2**64 - 1
+
+
+def seed(name: str, value: int) -> int:
+    """A seed that torch's and numpy's generators both take, or an InputError that names the setting."""
+    if not 0 <= value <= LARGEST_SEED:
+        raise InputError(f"{name} must be from 0 to {LARGEST_SEED}, got {value}")
+    return value
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import neurosql
+from neurosql import errors
 from neurosql.checkpoint import CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet
 from neurosql.data.given import like_samples, to_array
@@ -138,7 +139,7 @@ class Run:
         if n < 1:
             raise InputError(f"the number of samples must be at least 1, got {n}")
         random = torch.Generator()
-        random.manual_seed(seed) if seed is not None else random.seed()
+        random.manual_seed(errors.seed("seed", seed)) if seed is not None else random.seed()
         images, labels = self.method.sample(n, self.class_number(label), random, self.usual if how == USUAL else how)
         return images.cpu().numpy(), None if labels is None else labels.cpu().numpy()
 

@@ -320,11 +320,14 @@ def _fit(
         stop.path = None if folder is None else folder.path
         raise
     except Diverged as error:
-        if trainer.best is None or folder is None:
+        if folder is None:
             raise
+        again = f"{error}. Train again with that: resuming {folder.path} would take the same steps"
+        if trainer.best is None:
+            raise Diverged(again) from None
         run.method.load_state(trainer.best)
         _keep(run, trainer, folder)
-        raise Diverged(f"{error}. The best model so far, of epoch {trainer.best_epoch}, was kept in the run") from None
+        raise Diverged(f"{again}. The best model so far, of epoch {trainer.best_epoch}, was kept in the run") from None
     _keep(run, trainer, folder)
     # Last of all: if a run is killed before this, resuming it writes its model again.
     save(trainer, complete=True)
@@ -421,6 +424,8 @@ def _device(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} can't be used: {str(error).splitlines()[0]}") from None
+    if device.type == "meta":
+        raise InputError("device 'meta' can't be used: its tensors have no numbers")
     return device
 
 

@@ -17,13 +17,17 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from neurosql.errors import InputError
-from neurosql.methods.base import Batch, Method
+from neurosql.errors import InputError, NotFinite
+from neurosql.methods.average import Average
+from neurosql.methods.base import Batch, Method, must_be_finite
 from neurosql.settings import TrainingSettings
 
 CLOSING_RATE = 0.3
 SHOWN = {"loss": "loss", "heldout_loss": "held out"}
 """The figures beside the progress bar, with the words for them."""
+LARGEST_WEIGHT = 1e18
+"""Weights beyond this have diverged, finite or not: their squares overflow."""
+USUAL_RATE = TrainingSettings().learning_rate
 
 Record = dict[str, Any]
 
@@ -36,7 +40,10 @@ class Stopped(Exception):
 
 
 class Diverged(InputError):
-    """A loss, a gradient or a weight is no longer finite. The last checkpoint is from before that."""
+    """A loss, a gradient, a weight, a cost or an image is not finite.
+
+    The step in which this was seen was not taken: the weights are those from before it. The last checkpoint is older.
+    """
 
 
 @dataclass(frozen=True)
@@ -100,32 +107,61 @@ class Trainer:
         self.best_epoch = 0
         self.shown: dict[str, float] = {}
         self.images = 0
+        self.saved = False
+        self.at = "before its first step"
         self.seconds = 0.0
         self.began = time.perf_counter()
 
     def run(self) -> None:
         """Train to the end of the budget, or until `Stopped` or `Diverged`."""
-        with _stop_on_signal() as stop, self._bar() as bar:
-            while not self._finished():
-                for batch in self._epoch_batches():
-                    self.method.pace = self.learning_rate() / self.settings.learning_rate
-                    figures = self.method.training_step(batch, self._update)
-                    if self.average is not None:
-                        self.average.update(self.step)
-                    for name, value in figures.items():
-                        self.losses[name] = self.losses.get(name, 0.0) + value * len(batch.index)
-                    self.step += 1
-                    self.batch += 1
-                    self.images += len(batch.index)
-                    bar.update()
-                    if stop():
+        try:
+            with _stop_on_signal() as stop, self._bar() as bar:
+                while not self._finished():
+                    for batch in self._epoch_batches():
+                        self._take_step(batch)
+                        bar.update()
+                        if stop():
+                            self._checkpoint()
+                            raise Stopped
+                    self._end_epoch(bar)
+                    if stop() and not self._finished():
                         self._checkpoint()
                         raise Stopped
-                self._end_epoch(bar)
-                if stop() and not self._finished():
-                    self._checkpoint()
-                    raise Stopped
-        self._check_weights()
+            self._check_model()
+        except NotFinite as error:
+            raise Diverged(f"training diverged {self.at}: {error}. {self._advice()}") from None
+
+    def _advice(self) -> str:
+        """What to try if training has diverged."""
+        rate = self.settings.learning_rate
+        lower = USUAL_RATE if rate > 2 * USUAL_RATE else rate / 10
+        clip = "" if self.settings.clip else ", and clip 1"
+        return f"Try a learning_rate below {rate:g}, such as {lower:g}{clip}"
+
+    def _take_step(self, batch: Batch) -> None:
+        """One step; if anything in it is not finite, the networks are left as they were before it."""
+        self.at = f"in epoch {self.epoch + 1}, step {self.step + 1}"
+        self.method.pace = self.learning_rate() / self.settings.learning_rate
+        # Running statistics change in the forward pass, and a GAN has two updates: keep all, not what one update has.
+        before = [tensor.detach().clone() for tensor in self._network_tensors()]
+        try:
+            figures = self.method.training_step(batch, self._update)
+            for name, value in figures.items():
+                if not math.isfinite(value):
+                    raise NotFinite(f"{name} is not finite")
+            self._check_sizes()
+        except NotFinite:
+            with torch.no_grad():
+                for tensor, kept in zip(self._network_tensors(), before):
+                    tensor.copy_(kept)
+            raise
+        if self.average is not None:
+            self.average.update(self.step)
+        for name, value in figures.items():
+            self.losses[name] = self.losses.get(name, 0.0) + value * len(batch.index)
+        self.step += 1
+        self.batch += 1
+        self.images += len(batch.index)
 
     def _epoch_batches(self) -> Iterator[Batch]:
         """The remaining batches of this epoch: all of them, unless the run was resumed in mid-epoch."""
@@ -164,24 +200,39 @@ class Trainer:
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad(set_to_none=True)
-        self._must_be_finite(f"the loss of the {name}", loss)
+        if not loss.isfinite():
+            wrong = [term for term, value in self.method.terms.items() if not value.isfinite().all()]
+            raise NotFinite(f"the loss of the {name} is not finite{f' ({wrong[0]})' if wrong else ''}")
         loss.backward()
         if self.settings.clip:
             norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
-            self._must_be_finite(f"the gradient of the {name}", norm)
+        else:
+            gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+            norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
+        must_be_finite(f"the gradient of the {name}", norm)
         optimizer.step()
 
-    def _check_weights(self) -> None:
-        for network in self.method.networks.values():
-            self._must_be_finite("a weight", *network.state_dict().values())
+    def _network_tensors(self) -> list[Tensor]:
+        """The weights and running statistics of all networks: the tensors themselves."""
+        networks = self.method.networks.values()
+        return [tensor for network in networks for tensor in (*network.parameters(), *network.buffers())]
 
-    def _must_be_finite(self, what: str, *values: Tensor) -> None:
-        if all(bool(value.isfinite().all()) for value in values if value.is_floating_point()):
-            return
-        raise Diverged(
-            f"training diverged in epoch {self.epoch + 1}, step {self.step + 1}: {what} is not finite. Try a "
-            f"learning_rate below {self.settings.learning_rate:g}"
-        )
+    def _check_sizes(self) -> None:
+        """Refuse weights and running statistics that are not finite, or so large that what follows can't be."""
+        sizes = [
+            torch.linalg.vector_norm(tensor.detach(), ord=math.inf)
+            for tensor in self._network_tensors()
+            if tensor.is_floating_point() and tensor.numel()
+        ]
+        largest = float(torch.stack(sizes).max())
+        if not largest <= LARGEST_WEIGHT:
+            raise NotFinite("a weight is not finite" if not math.isfinite(largest) else f"a weight is {largest:.1g}")
+
+    def _check_model(self) -> None:
+        """Refuse a model that is not worth keeping: weights, their average, codes or images that are not finite."""
+        self._check_sizes()
+        must_be_finite("the average of the weights", *(self.average.tensors.values() if self.average else ()))
+        must_be_finite("what the model makes", *self.method.probe())
 
     def learning_rate(self) -> float:
         """The learning rate of the next step."""
@@ -220,7 +271,8 @@ class Trainer:
             self._close()
         elif enough:
             self.closing_epochs = self.epoch
-        elif self.epoch % self.settings.checkpoint_every == 0:
+        elif self.epoch % self.settings.checkpoint_every == 0 or (self.best is not None and not self.saved):
+            # A run that keeps its best model has a checkpoint too: without one it would count as finished.
             self._checkpoint()
 
     def _validate(self) -> Record:
@@ -230,7 +282,8 @@ class Trainer:
             return {}
         with self.method.clock("validation"), self._averaged():
             loss = self.method.heldout_loss(*self.heldout)
-            self._must_be_finite("the held-out loss", torch.tensor(loss))
+            if not math.isfinite(loss):
+                raise NotFinite("the held-out loss is not finite")
             if self.best_loss is None or loss < self.best_loss:
                 self.best_loss, self.best_epoch = loss, self.epoch
                 if self.settings.patience:
@@ -269,9 +322,10 @@ class Trainer:
             yield
 
     def _checkpoint(self) -> None:
-        self._check_weights()
+        self._check_model()
         if self.save is not None:
             self.save(self)
+            self.saved = True
 
     def _bar(self) -> tqdm:
         # disable=None is silent if there is no terminal.
@@ -328,6 +382,7 @@ class Trainer:
                     full["state"].setdefault(int(number), {})[moment] = tensor
             optimizer.load_state_dict(full)
         self.best = groups["best"] or None
+        self.saved = True
         if self.phase == "closing":
             self.average = None
         elif self.average is not None:
@@ -338,39 +393,6 @@ _PLAIN = (
     *("phase", "closing_epochs", "epoch", "step", "batch", "images", "losses"),
     *("best_loss", "best_epoch"),
 )
-
-
-class Average:
-    """An exponential moving average of the weights and running statistics of the networks that a method chooses."""
-
-    def __init__(self, method: Method, decay: float) -> None:
-        names = method.averaged or method.sampling
-        self.networks, self.decay = torch.nn.ModuleDict({n: method.networks[n] for n in names}), decay
-        self.tensors = {k: v.detach().clone() for k, v in self.networks.state_dict().items()}
-
-    @torch.no_grad()
-    def update(self, step: int) -> None:
-        """Move towards the weights after step number `step` (from 0); the first steps forget the start sooner."""
-        decay = min(self.decay, (1 + step) / (10 + step))
-        for name, value in self.networks.state_dict().items():
-            if value.is_floating_point():
-                self.tensors[name].lerp_(value, 1 - decay)
-            else:
-                self.tensors[name].copy_(value)
-
-    def install(self) -> None:
-        """Put the averaged weights into the networks."""
-        self.networks.load_state_dict(self.tensors)
-
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Put the averaged weights into the networks, within the context."""
-        current = {k: v.detach().clone() for k, v in self.networks.state_dict().items()}
-        self.install()
-        try:
-            yield
-        finally:
-            self.networks.load_state_dict(current)
 
 
 def _optimizer(parameters: list[torch.nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:

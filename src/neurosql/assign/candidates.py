@@ -37,7 +37,7 @@ from neurosql.assign import solvers
 from neurosql.assign.components import Axes
 from neurosql.assign.matching import Graph, Matching, match
 from neurosql.cost import Cost
-from neurosql.errors import InputError
+from neurosql.errors import InputError, NotFinite
 
 DEFAULT_K = 64
 DEFAULT_DIMS = 64
@@ -207,7 +207,7 @@ def _check(x: Tensor, y: Tensor, k: int, dims: int) -> None:
 def _finite(costs: Tensor) -> np.ndarray:
     values = costs.float().cpu().numpy()
     if not np.isfinite(values).all():
-        raise InputError("every cost must be finite: the images hold nan, infinite or huge values")
+        raise NotFinite("every cost must be finite: the images hold nan, infinite or huge values")
     return values
 
 
@@ -232,7 +232,7 @@ def _join(graph: Graph, costs: np.ndarray, found: Graph, cost: Cost, x: Tensor, 
 def _components(x: Tensor, y: Tensor, dims: int) -> tuple[Tensor, Tensor]:
     """The first principal components of both sets together: (n, dims) and (m, dims) float32."""
     if not all(bool(part.isfinite().all()) for part in (x, y)):
-        raise InputError("images must be finite")
+        raise NotFinite("images must be finite")
     some = torch.cat([part[:: max(1, 2 * len(part) // _FIT_ROWS)].float() for part in (x, y)])
     axes = Axes.of(some, dims)
     return axes.project(x), axes.project(y)

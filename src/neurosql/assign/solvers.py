@@ -25,7 +25,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from neurosql import engine
-from neurosql.errors import InputError
+from neurosql.errors import InputError, NotFinite
 
 METHODS = ("exact", "greedy", "greedy-cheapest", "greedy-regret")
 
@@ -241,7 +241,7 @@ def _check_size(matrix: np.ndarray) -> None:
     if not max(-float(matrix.min()), float(matrix.max())) <= largest:
         i, j = np.argwhere(~(np.abs(matrix) <= largest))[0]
         limit = f"at most {_LARGEST_COST:g} in size" if np.isfinite(matrix[i, j]) else "finite"
-        raise InputError(f"every cost must be {limit}, got {matrix[i, j]} at row {i}, column {j}")
+        raise NotFinite(f"every cost must be {limit}, got {matrix[i, j]} at row {i}, column {j}")
 
 
 def _blocks(rows: np.ndarray, m: int) -> Iterator[np.ndarray]:

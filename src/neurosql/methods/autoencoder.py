@@ -9,7 +9,7 @@ from neurosql.cost import Cost
 from neurosql.encode import decode
 from neurosql.errors import InputError
 from neurosql.generators.base import Generator
-from neurosql.methods.base import Method
+from neurosql.methods.base import PROBED, Method
 from neurosql.methods.encoders import CHUNK, Encoder, outputs
 
 OPTIMIZER = "autoencoder"
@@ -30,6 +30,13 @@ class Autoencoder(Method):
     def finish(self) -> None:
         """Compute the codes of the training images."""
         self.codes = self.code(self.x, self.labels)
+
+    @torch.no_grad()
+    def probe(self) -> tuple[Tensor, ...]:
+        """A few codes of training images, and their images."""
+        label = None if self.labels is None else self.labels[:PROBED]
+        codes = self.code(self.x[:PROBED], label)
+        return codes, self.decode(codes, label)
 
     def code(self, x: Tensor, label: Tensor | None) -> Tensor:
         """The encoder's codes (n, d) of images (n, ...), in evaluation mode."""

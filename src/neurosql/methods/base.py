@@ -16,7 +16,7 @@ from neurosql import generators, networks, prior
 from neurosql.clock import Clock
 from neurosql.cost import Cost
 from neurosql.encode import decode
-from neurosql.errors import InputError
+from neurosql.errors import InputError, NotFinite
 from neurosql.generators.base import Generator
 from neurosql.modality import Modality, of_shape
 from neurosql.registry import imported
@@ -28,6 +28,15 @@ USUAL = Sampling()
 
 Update = Callable[[str, Tensor], None]
 """`update(name, loss)`: one clipped step of the optimiser of that name down the gradient of that loss."""
+
+PROBED = 8
+"""Codes or images with which a model is tried before it is saved."""
+
+
+def must_be_finite(what: str, *values: Tensor) -> None:
+    """Raise `NotFinite` if any of these numbers is NaN or infinite."""
+    if not all(bool(value.isfinite().all()) for value in values if value.is_floating_point()):
+        raise NotFinite(f"{what} is not finite")
 
 
 @dataclass(frozen=True)
@@ -138,10 +147,13 @@ class Method(ABC):
     """The loss l between samples, if the method has codes."""
     pace: float = 1.0
     """The schedule's factor on learning rates for the next step; the loop sets it."""
+    terms: dict[str, Tensor]
+    """The terms of the loss of the step under way, by name: the loop says which of them is not finite."""
 
     def __init__(self, networks: dict[str, nn.Module], classes: int | None = None) -> None:
         self.networks = networks
         self.classes = classes
+        self.terms = {}
         self.clock = Clock()
         self.random = torch.Generator()
         self.x: Tensor
@@ -205,6 +217,21 @@ class Method(ABC):
     def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:
         """Called after epoch number `epoch` (from 0) of `epochs`; returns the figures to record."""
         return {}
+
+    def consists_of(self, **terms: Tensor) -> None:
+        """Say which terms the next loss has."""
+        self.terms = {name.replace("_", " "): term.detach() for name, term in terms.items()}
+
+    @torch.no_grad()
+    def probe(self) -> tuple[Tensor, ...]:
+        """A few outputs of the networks that sampling needs, and all codes: a model is kept only if they are finite."""
+        generator = self.networks["generator"]
+        assert isinstance(generator, Generator)
+        random = torch.Generator().manual_seed(0)
+        codes = torch.randn(PROBED, generator.latent_dim, generator=random).to(next(generator.parameters()))
+        label = None if not self.classes else torch.zeros(PROBED, dtype=torch.int64, device=self.device)
+        made = self.decode(codes, label)
+        return (made, self.codes) if hasattr(self, "codes") else (made,)
 
     def closing(self) -> int:
         """Prepare the closing fit after the main budget; returns how many epochs it takes."""

@@ -86,11 +86,16 @@ class GAN(Method):
             real_logit, penalty = self._judge_real(batch.x, label)
             fake_logit = self._judge(fake, label)
             discriminators_loss = discriminator_loss(real_logit, fake_logit)
+            self.consists_of(
+                generated_images=fake, logits_of_real=real_logit, logits_of_generated=fake_logit, r1=penalty
+            )
             update("discriminator", discriminators_loss + penalty)
         with self.clock("generator"):
             # The discriminator's weights get no gradient from the generator's loss.
             self.discriminator.requires_grad_(False)
-            loss = generator_loss(self._judge(self._generate(len(batch.x), label), label))
+            fake = self._generate(len(batch.x), label)
+            loss = generator_loss(self._judge(fake, label))
+            self.consists_of(generated_images=fake)
             update("generator", loss)
             self.discriminator.requires_grad_(True)
         self.steps += 1

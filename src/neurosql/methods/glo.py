@@ -24,7 +24,7 @@ from neurosql.cost import Cost
 from neurosql.density import Mixture
 from neurosql.encode import Law
 from neurosql.generators.base import Generator
-from neurosql.methods.base import Batch, Task, Update
+from neurosql.methods.base import Batch, Task, Update, must_be_finite
 from neurosql.methods.moving import CodeSteps
 from neurosql.methods.search import Searched
 from neurosql.settings import methods
@@ -85,6 +85,7 @@ class GLO(Searched):
             loss = self.cost.paired(batch.x, self.generator(z, label)).mean()
             update("generator", loss)
             assert z.grad is not None
+            must_be_finite("the gradient of the codes", z.grad)
             # The gradient of each image's own loss, however many images there are in the batch.
             rate = self.settings.code_rate * self.pace
             moved = self.moving.moved(batch.index, z.detach(), z.grad * len(z), rate)

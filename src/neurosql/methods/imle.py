@@ -28,7 +28,7 @@ from neurosql.assign.blocks import lay_out
 from neurosql.cost import Cost
 from neurosql.encode import Law, decode
 from neurosql.generators.base import Generator
-from neurosql.methods.base import Batch, Task, Update
+from neurosql.methods.base import Batch, Task, Update, must_be_finite
 from neurosql.methods.search import Searched
 from neurosql.prior import Prior
 from neurosql.settings import methods
@@ -138,6 +138,7 @@ class IMLE(Searched):
                 samples = decode(self.generator, some, labels)
             with self.clock("cost"):
                 block = self.cost.matrix(x, samples, self.memory)
+                must_be_finite("the cost of a sample", block)
                 closest[i : i + chunk] = block.amin(0)
                 costs, at = torch.cat([costs, block], 1).topk(best, dim=1, largest=False, sorted=True)
                 new = torch.arange(i, i + len(some), device=x.device).expand(len(x), -1)

@@ -38,7 +38,7 @@ from neurosql.assign.strategies import STRATEGIES, Figures, Solution, Strategy
 from neurosql.cost import Cost
 from neurosql.encode import decode
 from neurosql.generators.base import Generator
-from neurosql.methods.base import Batch, Method, Task, Update
+from neurosql.methods.base import Batch, Method, Task, Update, must_be_finite
 from neurosql.methods.fresh import FreshSamples, even_draws
 from neurosql.methods.moving import CodeSteps, Motion, SharedSteps
 from neurosql.methods.quantiles import QuantileCodes
@@ -170,6 +170,7 @@ class QuantileAssignment(QuantileCodes):
             label = None if self.labels is None else self.labels[batch.index]
             loss, fresh = self._losses(batch.x, codes, label)
             total = loss + self.settings.penalty * self.regulariser() if self.settings.penalty else loss
+            self.consists_of(reconstruction=loss, penalised_loss=total)
             update("generator", total if fresh is None else total + self.settings.fresh * fresh)
             if codes.grad is not None:
                 # The gradient of each image's own loss, however many images there are in the batch.
@@ -199,6 +200,7 @@ class QuantileAssignment(QuantileCodes):
 
     def _move(self, index: Tensor, places: Tensor, gradient: Tensor) -> None:
         """One step of the codes of a batch, from where they are (m, d), down their gradients (m, d)."""
+        must_be_finite("the gradient of the codes", gradient)
         rate = self.prior.scale * self.pace
         own, shared = self.settings.code_rate * rate, self.settings.shared_rate * rate
         self.motion.step(self.codes, index, places, gradient, own, shared)

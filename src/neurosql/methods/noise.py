@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from neurosql import networks
-from neurosql.methods.base import USUAL, Batch, Method, Task, Update
+from neurosql.methods.base import PROBED, USUAL, Batch, Method, Task, Update
 from neurosql.methods.denoisers import Denoiser, make, matched, rows_at_once
 from neurosql.settings import Sampling
 
@@ -64,6 +64,13 @@ class FromNoise(Method):
         x, label = self.to_range(x), label if self.classes else None
         found = [self.losses(x[r], None if label is None else label[r], random) for r in rows.split(self.batch_size)]
         return float(torch.cat(found).mean())
+
+    @torch.no_grad()
+    def probe(self) -> tuple[Tensor, ...]:
+        """The losses of a few training images, at noise that is the same each time."""
+        random = torch.Generator().manual_seed(HELDOUT_SEED)
+        label = self.labels[:PROBED] if self.classes and self.labels is not None else None
+        return (self.losses(self.to_range(self.x[:PROBED]), label, random),)
 
     @torch.no_grad()
     def sample(

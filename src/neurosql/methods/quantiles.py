@@ -129,6 +129,9 @@ class QuantileCodes(Searched):
         A law that follows the codes also follows them when they all grow or drift.
         """
         assert self.law is not None
+        if len(self.codes) < 2:
+            # One code has no variance, and may be where it is.
+            return
         shift = self.codes.cpu().double().mean(0)
         factor = float(self.codes.cpu().double().var(0).mean().sqrt()) / self.prior.scale or 1.0
         self.generator.take_codes(shift, factor)

@@ -54,7 +54,9 @@ class RAE(Autoencoder):
             z = self.encoder(batch.x, label)
             loss = self.cost.paired(batch.x, self.generator(z, label)).mean()
             penalty = self.code_penalty(z)
-            update(OPTIMIZER, loss + penalty + self.weight_penalty())
+            weights = self.weight_penalty()
+            self.consists_of(reconstruction=loss, code_penalty=penalty, weight_penalty=weights)
+            update(OPTIMIZER, loss + penalty + weights)
         return {"loss": loss.item(), "code_penalty": penalty.item()}
 
     def code_penalty(self, z: Tensor) -> Tensor:

@@ -121,6 +121,7 @@ class VAE(Autoencoder):
             reconstruction = self._reconstruction(batch.x, y, variance).mean()
             kl = kl_divergence(mean, log_variance, self.scale).mean()
             loss = reconstruction + self.warmth() * self._weight() * kl
+            self.consists_of(reconstruction=reconstruction, kl_divergence=kl)
             update(OPTIMIZER, loss)
             if variance is not None:
                 found = variance.detach().double().cpu()

@@ -18,6 +18,8 @@ from neurosql.metrics.statistics import mean_interval
 
 NEAREST = 10
 MOST = 2000
+FEWEST = 4
+"""Fewer codes have no neighbourhoods."""
 DRAWN = 1000
 """Draw at least this many codes from the law that is sampled."""
 
@@ -38,6 +40,9 @@ def measure(context: Context, records: list[ScoreRecord]) -> None:
         offered["labels"] = labels
     else:
         records = [record for record in records if "labels" not in record.arguments]
+    if n < FEWEST:
+        context.leave_out(f"scores of codes need at least {FEWEST} training samples")
+        return
     found = context.call(records, offered)
     for record in records:
         if record.name in found:

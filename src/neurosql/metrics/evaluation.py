@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from neurosql.errors import InputError
+from neurosql.errors import InputError, seed
 from neurosql.metrics.memorisation import Memorisation
 from neurosql.metrics.score import Score
 from neurosql.settings import Sampling
@@ -39,6 +39,9 @@ class Options:
     """Training steps of the downstream classifier, and of the one that it is compared with."""
     sampling: Sampling = field(default_factory=Sampling)
     """How samples are drawn."""
+
+    def __post_init__(self) -> None:
+        seed("seed", self.seed)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from neurosql.errors import InputError
+from neurosql.errors import InputError, seed
 from neurosql.settings.backbones import BACKBONES
 from neurosql.settings.checks import at_least, check_choices
 
@@ -125,6 +125,7 @@ class TrainingSettings:
         at_least(self, 1, "epochs", "steps", "batch_size", "cycle", "validate_every", "validate_on")
         at_least(self, 1, "checkpoint_every")
         at_least(self, 0, "weight_decay", "clip", "patience", "seed")
+        seed("seed", self.seed)
         if not self.learning_rate > 0:
             raise InputError(f"learning_rate must be positive, got {self.learning_rate}")
         if self.seconds is not None and not self.seconds > 0:
