@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 
 import neurosql
-from neurosql import messages
+from neurosql import heap, messages
 from neurosql.bench.arguments import Bench
 from neurosql.errors import InputError, Obstacles
 from neurosql.flags import REGISTRY, data_settings, reading_section
@@ -342,6 +342,8 @@ COMMANDS = (Train, Resume, Sample, Codes, Encode, Evaluate, Export, Info, Report
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    if arguments is None:
+        heap.keep_blocks()
     arguments = messages.present(sys.argv[1:] if arguments is None else arguments)
     if arguments == ["--version"]:
         print(f"neurosql {neurosql.__version__}")
