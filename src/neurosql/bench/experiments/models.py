@@ -44,7 +44,8 @@ DOWNSTREAM = Experiment(
                 Arm("NeuroSQL, samples, nearest code", preset="samples"),
                 Arm("RAE, by class", "rae", own={"conditional": True}),
                 Arm("RAE, nearest code", "rae"),
-            )
+            ),
+            dims=(8, 12),
         ),
     ),
     tuple(sampled(f"downstream {name}") for name in ("accuracy", "precision", "recall")),
