@@ -32,6 +32,7 @@ from neurosql.settings import (
     section_classes,
 )
 from neurosql.settings.sections import AUTO
+from neurosql.visible import visible
 
 STOPPED = 130
 
@@ -410,7 +411,7 @@ def _sentences(error: Obstacles, arguments: list[str]) -> str:
 
 
 def _fail(sentence: str) -> int:
-    print(f"neurosql: {sentence}", file=sys.stderr)
+    print(f"neurosql: {visible(sentence)}", file=sys.stderr)
     return 2
 
 

@@ -10,18 +10,16 @@ import torch
 
 import neurosql
 from neurosql import app, engine
-from neurosql import run as runs
 from neurosql.app import Terminal
 from neurosql.app.training import Trained
-from neurosql.checkpoint import SCORES, USED, RunFolder
 from neurosql.data import fetch
 from neurosql.evaluate import Options
 from neurosql.metrics import weights
-from neurosql.metrics.copies import as_judged_today
-from neurosql.metrics.score import Score, table
+from neurosql.metrics.score import table
 from neurosql.report import page
 from neurosql.settings import DataSettings, Sampling, Settings
 from neurosql.training import Stopped
+from neurosql.visible import visible
 
 TERMINAL = Terminal()
 
@@ -75,7 +73,7 @@ def codes(path: str, out: str | None) -> None:
     """Write the codes of the training images and say where they are."""
     done = app.codes(path, out)
     for note in done.notes:
-        print(f"note       {note}")
+        print(visible(f"note       {note}"))
     print(f"wrote codes of {len(done.columns['codes'])} training samples to {done.path}")
 
 
@@ -85,7 +83,7 @@ def encode(
     """Encode images and say where their codes are."""
     found = app.encode(path, source, limit, skip_bad, part, out, TERMINAL, convert)
     for note in found.notes:
-        print(f"note       {note}")
+        print(visible(f"note       {note}"))
     if found.known is not None:
         count = f"{found.known.sum()} of {len(found.codes)}"
         print(f"known      {count} samples were trained on: their codes were looked up")
@@ -132,33 +130,8 @@ def info(path: str | None) -> None:
         for part, how in engine.describe().items():
             print(f"{part:<10} {how}")
         return
-    folder = RunFolder.existing(path)
-    config = folder.config()
-    settings, origin = runs.settings_of(config), runs.origin_of(config)
-    records = folder.history()
-    print(f"run        {path} (neurosql {config['version']}, {config['created']})")
-    print(f"data       {origin.description}, from {origin.source}")
-    print(f"method     {settings.method}{', class-conditional' if settings.generator.conditional else ''}")
-    for name, network in config["networks"].items():
-        kind = f"{network['name']}, latent dimension {network['latent_dim']}, " if "name" in network else ""
-        print(f"{name:<10} {kind}{network['parameters']:,} parameters")
-    if folder.has(USED):
-        used = folder.read_json(USED)
-        print(
-            f"used       {used['steps']:,} steps, {used['images']:,} images, {used['seconds']:.0f} s, "
-            f"{used['peak_memory'] / 2**30:.2f} GiB"
-        )
-    state, holder = runs.state_of(folder), folder.holder()
-    print(f"state      {state if holder is None else 'in use'} after {len(records)} epochs")
-    if holder is not None:
-        print(f"in use by  {holder}")
-    if records:
-        last = records[-1]
-        figures = {k: v for k, v in last.items() if isinstance(v, float) and k != "learning_rate"}
-        print("last epoch " + ", ".join(f"{name} {value:.4f}" for name, value in figures.items()))
-    if folder.has(SCORES):
-        print(table(as_judged_today(Score.from_record(record)) for record in folder.read_json(SCORES).values()))
-    print(f"next       {f'neurosql sample {path} -n 64' if state == runs.FINISHED else f'neurosql resume {path}'}")
+    for line in app.describe(path):
+        print(visible(line))
 
 
 def data_check(source: str, how: DataSettings, seed: int, sheet: str | None) -> None:

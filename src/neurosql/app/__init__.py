@@ -1,9 +1,10 @@
-"""The commands as Python functions: train, resume, sample, codes, encode, evaluate, report, check.
+"""The commands as Python functions: train, resume, sample, codes, encode, evaluate, report, describe, check.
 
 The command line, a page and a notebook call these; an `Observer` receives the progress.
 """
 
 from neurosql.app.checking import check_data
+from neurosql.app.describing import describe
 from neurosql.app.encoding import codes, encode
 from neurosql.app.evaluating import evaluate
 from neurosql.app.observer import Observer, Terminal
@@ -11,4 +12,16 @@ from neurosql.app.reporting import report
 from neurosql.app.sampling import sample
 from neurosql.app.training import resume, train
 
-__all__ = ["Observer", "Terminal", "check_data", "codes", "encode", "evaluate", "report", "resume", "sample", "train"]
+__all__ = [
+    "Observer",
+    "Terminal",
+    "check_data",
+    "codes",
+    "describe",
+    "encode",
+    "evaluate",
+    "report",
+    "resume",
+    "sample",
+    "train",
+]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from neurosql.visible import visible
+
 
 class Observer:
     """Ignores everything, as Python callers want. A subclass prints, or streams to a page."""
@@ -24,4 +26,4 @@ class Terminal(Observer):
     progress = True
 
     def say(self, line: str) -> None:
-        print(line)
+        print(visible(line))
