@@ -6,6 +6,7 @@ has a limit.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import struct
@@ -16,6 +17,7 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from neurosql import files, locks
@@ -32,6 +34,7 @@ SPLIT = "split.json"
 SCORES = "scores.json"
 CHECKPOINT = "checkpoints/last.safetensors"
 LOCK = ".lock"
+DIGEST = "digest"
 
 SMALL, LARGE = 2**24, 2**28
 """Most bytes of a file that people may read, and of one that grows with the data or with the epochs."""
@@ -170,15 +173,20 @@ class RunFolder:
 
     def write_tensors(self, name: str, tensors: dict[str, Tensor], plain: dict[str, Any] | None = None) -> None:
         """Write tensors by name, and plain values as JSON in the file's header, so that both are replaced together."""
-        metadata = None if plain is None else {"plain": json.dumps(plain)}
         stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        self._replace(name, safetensors.torch.save(stored, metadata))
+        # One entry alone: safetensors writes several in any order, and equal runs have equal files.
+        text = json.dumps((plain or {}) | {DIGEST: _digest(stored, plain or {})})
+        self._replace(name, safetensors.torch.save(stored, {"plain": text}))
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The tensors of a file by name, and its plain values."""
         with self._opened(name) as file:
             plain = _plain(file)
-            return {key: file.get_tensor(key) for key in file.keys()}, plain  # noqa: SIM118
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            # Files of version 0.1.0 have no digest.
+            if (digest := plain.pop(DIGEST, None)) not in (None, _digest(tensors, plain)):
+                raise ValueError(f"its content is not what was written, which had the digest {digest}")
+            return tensors, plain
 
     def read_plain(self, name: str) -> dict[str, Any]:
         """The plain values of a file of tensors, without reading the tensors."""
@@ -239,10 +247,12 @@ def whole_records(lines: bytes) -> list[dict[str, Any]]:
 
 
 def _figures(given: dict[str, Any]) -> dict[str, Any]:
-    """The figures of one epoch: numbers, words, and the seconds of each part; anything else is left out."""
+    """The figures of one epoch: numbers, the phase, and the seconds of each part; anything else is left out."""
     seconds = given.get("seconds")
     parts = seconds if isinstance(seconds, dict) else {}
-    found = {name: value for name, value in given.items() if isinstance(value, str) or _is_number(value)}
+    found = {name: value for name, value in given.items() if _is_number(value)}
+    if isinstance(given.get("phase"), str):
+        found["phase"] = given["phase"]
     return found | {"seconds": {part: value for part, value in parts.items() if _is_number(value)}}
 
 
@@ -253,6 +263,16 @@ def _is_number(value: Any) -> bool:
 
 def _line(figures: dict[str, Any]) -> bytes:
     return json.dumps(figures).encode() + b"\n"
+
+
+def _digest(tensors: dict[str, Tensor], plain: dict[str, Any]) -> str:
+    """A digest of tensors and plain values: a flipped bit does not go unnoticed."""
+    found = hashlib.blake2b(json.dumps(plain).encode(), digest_size=16)
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.flatten().view(torch.uint8).numpy().data if tensor.numel() else b"")
+    return found.hexdigest()
 
 
 def _plain(file: Any) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from neurosql.settings import (
     section_classes,
 )
 from neurosql.settings.sections import AUTO
+from neurosql.visible import visible
 
 STOPPED = 130
 
@@ -381,7 +382,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _fail(sentence: str) -> int:
-    print(f"neurosql: {sentence}", file=sys.stderr)
+    print(f"neurosql: {visible(sentence)}", file=sys.stderr)
     return 2
 
 

@@ -10,16 +10,13 @@ import torch
 
 import neurosql
 from neurosql import app, engine
-from neurosql import run as runs
 from neurosql.app import Terminal, exporting
 from neurosql.app.observer import tell
 from neurosql.app.training import Trained
-from neurosql.checkpoint import SCORES, USED, RunFolder
 from neurosql.data import fetch
 from neurosql.evaluate import Options
 from neurosql.metrics import membership, weights
-from neurosql.metrics.copies import as_judged_today
-from neurosql.metrics.score import Score, table
+from neurosql.metrics.score import table
 from neurosql.report import page
 from neurosql.settings import DataSettings, Sampling, Settings
 from neurosql.training import Stopped
@@ -153,33 +150,9 @@ def info(path: str | None) -> None:
         for part, how in engine.describe().items():
             print(f"{part:<10} {how}")
         return
-    folder = RunFolder.existing(path)
-    config = folder.config()
-    settings, origin = runs.settings_of(config), runs.origin_of(config)
-    records = folder.history()
-    tell(f"run        {path} (neurosql {config['version']}, {config['created']})")
-    tell(f"data       {origin.description}, from {origin.source}")
-    tell(f"method     {settings.method}{', class-conditional' if settings.generator.conditional else ''}")
-    for name, network in config["networks"].items():
-        kind = f"{network['name']}, latent dimension {network['latent_dim']}, " if "name" in network else ""
-        print(f"{name:<10} {kind}{network['parameters']:,} parameters")
-    if folder.has(USED):
-        used = folder.read_json(USED)
-        print(
-            f"used       {used['steps']:,} steps, {used['images']:,} images, {used['seconds']:.0f} s, "
-            f"{used['peak_memory'] / 2**30:.2f} GiB"
-        )
-    state, holder = runs.state_of(folder), folder.holder()
-    tell(f"state      {state if holder is None else 'in use'} after {len(records)} epochs")
-    if holder is not None:
-        tell(f"in use by  {holder}")
-    if records:
-        last = records[-1]
-        figures = {k: v for k, v in last.items() if isinstance(v, float) and k != "learning_rate"}
-        tell("last epoch " + ", ".join(f"{name} {value:.4f}" for name, value in figures.items()))
-    if folder.has(SCORES):
-        print(table(as_judged_today(Score.from_record(record)) for record in folder.read_json(SCORES).values()))
-    print(f"next       {f'neurosql sample {path} -n 64' if state == runs.FINISHED else f'neurosql resume {path}'}")
+    for lines in app.describe(path):
+        # A table is not wrapped.
+        (print if "\n" in lines else tell)(lines)
 
 
 def data_check(source: str, how: DataSettings, seed: int, sheet: str | None) -> None:

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from neurosql.errors import NotFinite
+from neurosql.errors import InputError, NotFinite
 
 STARTS = 4
 ROUNDS = 300
@@ -116,8 +116,15 @@ class Mixture:
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> Mixture:
-        """The density whose `tensors` these are."""
-        return cls(*(tensors[f"density.{name}"].cpu() for name in NAMES))
+        """The density whose `tensors` these are; they may come from a stranger."""
+        weights, means, factors = (tensors[f"density.{name}"].cpu() for name in NAMES)
+        whole = (
+            weights.ndim == 2 and means.shape[:2] == weights.shape and factors.shape == (*means.shape, means.shape[-1])
+        )
+        known = all(part.dtype == torch.float64 and bool(part.isfinite().all()) for part in (weights, means, factors))
+        if not whole or not known or bool((weights < 0).any()) or not float(weights.sum()) > 0:
+            raise InputError("the tensors of a density do not belong together")
+        return cls(weights, means, factors)
 
 
 def _fit(points: np.ndarray, components: int, seed: int) -> GaussianMixture:

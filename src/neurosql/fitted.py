@@ -74,6 +74,39 @@ class Run:
         if self.shared:
             raise InputError("this model was shared without the codes of its training images: ask whoever trained it")
 
+    def check(self) -> None:
+        """Refuse parts that do not belong together, as those of a damaged run."""
+        n = len(self.index)
+        if self.index.ndim != 1 or self.index.dtype.kind != "i" or (n and self.index.min() < 0):
+            raise InputError("the positions of its samples are no list of whole numbers")
+        if self.has_codes and self.method.codes.shape != (n, self.settings.generator.dim):
+            raise InputError(f"it has {n} samples, but codes of shape {tuple(self.method.codes.shape)}")
+        if not all(bool(part.isfinite().all()) for part in self.method.kept().values() if part.is_floating_point()):
+            raise InputError("its codes are not finite")
+        rows = getattr(self.method, "permutation", None)
+        if rows is not None and rows.shape != (n,):
+            raise InputError(f"it has {n} samples, but {tuple(rows.shape)} rows of the lattice")
+        if self.labels is not None:
+            known = self.labels.shape == (n,) and self.labels.dtype.kind == "i"
+            if not known or (n and not 0 <= self.labels.min() <= self.labels.max() < len(self.like.classes)):
+                raise InputError(f"its labels are not those of {n} samples in {len(self.like.classes)} classes")
+        if self.method.classes:
+            counts = self.method.class_counts
+            if (
+                counts.shape != (self.method.classes,)
+                or bool((counts < 0).any())
+                or not 0 < float(counts.sum()) < 2**53
+            ):
+                raise InputError("its classes have no counts")
+        if (kept := self.remembered) is not None:
+            lengths = {len(part) for part in (kept.digests, kept.losses, kept.names) if part is not None}
+            if lengths != {n} or kept.digests.shape[1:] != (16,) or kept.losses.ndim != 1:
+                raise InputError(f"what it remembers of its {n} samples is not of as many")
+        if self.split is not None:
+            train = self.split.get("train")
+            if not isinstance(train, list) or len(train) != n or not all(isinstance(i, int) for i in train):
+                raise InputError(f"{SPLIT} does not list its {n} training samples")
+
     def trained_on(self) -> TrainedOn | None:
         """Digests, losses and names of the training images.
 

@@ -7,19 +7,30 @@ changed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from neurosql.errors import InputError
 
 Network = TypeVar("Network", bound=nn.Module)
 Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
 LAYERS = (*(nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d), nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+LEAST_BOUND = 2**24
+"""Parameters of a network that is never too large."""
+SLACK, EACH_TENSOR = 16, 2**12
+"""How far above the bound the outline of a network may be, while a width is searched for, and what a tensor counts."""
+
+_most: ContextVar[int | None] = ContextVar("most", default=None)
 
 
 def count(network: nn.Module) -> int:
@@ -37,13 +48,54 @@ def outline(build: Callable[[], Network]) -> Network:
 
     On the meta device, torch's own initialisers run without drawing from the global random state.
     """
-    with torch.device("meta"):
+    with torch.device("meta"), _counted():
         return build()
+
+
+@contextmanager
+def at_most(parameters: int) -> Iterator[None]:
+    """Within the context, a network that is larger than that is refused before there is memory for it.
+
+    The settings of somebody else's run say how large its networks are, and its files how large they can be.
+    """
+    token = _most.set(max(parameters, LEAST_BOUND))
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
+
+def _too_large() -> InputError:
+    return InputError("its settings ask for networks that are larger than the weights in its files: they were altered")
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    """Within the context, count the parameters that modules get, and end before there are far too many."""
+    most = _most.get()
+    if most is None:
+        yield
+        return
+    found = 0
+
+    def count_in(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal found
+        found += EACH_TENSOR + (0 if parameter is None else math.prod(parameter.shape))
+        if found > SLACK * most:
+            raise _too_large()
+
+    hook = register_module_parameter_registration_hook(count_in)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def made(build: Callable[[], Network], fill: Callable[[Network, torch.Generator], None], seed: int) -> Network:
     """The network that `build` returns, on the CPU, filled by `fill` with draws from the seed."""
     network = outline(build)
+    if (most := _most.get()) is not None and count(network) > most:
+        raise _too_large()
     network.to_empty(device="cpu")
     with torch.no_grad():
         fill(network, torch.Generator().manual_seed(seed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,10 @@ from neurosql.data.listing import Reading
 from neurosql.errors import InputError
 from neurosql.modality import Modality, of_shape
 from neurosql.settings import DataSettings
+from neurosql.settings.checks import at_least, check_types
+
+MOST_VALUES = 2**28
+"""Values of one sample; a volume of 512 voxels per side has half as many."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +100,23 @@ class Origin:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Origin:
-        """The origin from a `record`, also one of another version: unknown entries are left out."""
+        """The origin from a `record`, also one of another version: unknown entries are left out.
+
+        The record may be a stranger's: an InputError says what is wrong with it.
+        """
+        if not isinstance(record, dict):
+            raise InputError(f"the record of the data must be an object, got {type(record).__name__}")
         known = {f.name for f in dataclasses.fields(cls)}
         values = {name: value for name, value in record.items() if name in known}
         tuples = {"shape", "classes"} | ({"columns", "column_types"} & values.keys())
-        return cls(**values | {name: tuple(values[name]) for name in tuples})
+        origin = cls(**values | {name: tuple(values[name]) for name in tuples})
+        check_types(origin)
+        if not 1 <= len(origin.shape) <= 4 or min(origin.shape) < 1 or math.prod(origin.shape) > MOST_VALUES:
+            raise InputError(f"samples can't have the shape {origin.shape}")
+        at_least(origin, 0, "trained", "heldout", "test", "seed")
+        if len(set(origin.classes)) < len(origin.classes):
+            raise InputError("two classes have the same name")
+        return origin
 
 
 def alike(

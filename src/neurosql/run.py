@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurosql import dimension, methods, presets, prior
+from neurosql import dimension, methods, networks, presets, prior
 from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder, whole_records
 from neurosql.data import ImageSet, from_array, from_dataset
 from neurosql.data.account import account
@@ -25,12 +26,15 @@ from neurosql.fitted import RANGES, STATISTICS, STEP, Run
 from neurosql.methods.base import Task
 from neurosql.origin import Origin
 from neurosql.settings import DataSettings, Sampling, Settings, former
+from neurosql.settings.checks import check_types
 from neurosql.settings.sections import AUTO
 from neurosql.trained_on import TrainedOn
 from neurosql.training import Diverged, Stopped, Trainer, Used
 
 RECORDS = "history"
 """The tensor of a checkpoint that holds the history as JSON lines: a damaged `history.jsonl` loses nothing."""
+UNBOUNDED = 2**62
+"""A run without a checkpoint is begun again, with networks as large as its settings say."""
 FINISHED, STOPPED, INTERRUPTED = "finished", "stopped", "interrupted"
 NO_LABELS = "conditional=True needs labels: one folder per class, 'labels' in the .npz, or y; else leave it out"
 
@@ -184,13 +188,16 @@ def resume(
             raise InputError(
                 f"{images.source} does not hold the images that {path} was trained on: give their path with --data"
             )
-        run, heldout = _prepare(images, settings)
+        most = sum(map(Tensor.numel, begun[0].values())) if begun else UNBOUNDED
+        with networks.at_most(most):
+            run, heldout = _prepare(images, settings)
         run.history[:] = _recorded(folder, begun)
         folder.write_history(run.history)
         say(_summary(run, images))
         if begun is None:
             run.method.start()
-        return _fit(run, images, heldout, folder, progress, hear, begun)
+        with damage_of(path):
+            return _fit(run, images, heldout, folder, progress, hear, begun)
 
 
 def _recorded(folder: RunFolder, begun: tuple[dict[str, Tensor], dict[str, Any]] | None) -> list[dict[str, Any]]:
@@ -201,7 +208,8 @@ def _recorded(folder: RunFolder, begun: tuple[dict[str, Tensor], dict[str, Any]]
     if RECORDS in tensors:
         return whole_records(tensors[RECORDS].numpy().tobytes())
     # Checkpoints of version 0.1.0 only know how long it was.
-    return folder.history()[: plain["records"]]
+    records = plain.get("records")
+    return folder.history()[: records if isinstance(records, int) and records >= 0 else 0]
 
 
 def is_finished(folder: RunFolder) -> bool:
@@ -307,7 +315,9 @@ def _fit(
     x, labels = _tensors(images, run.index, device)
     trainer = Trainer(run.method, x, labels, run.settings.training, validation, save, record, progress)
     if begun is not None:
+        _check_progress(*begun, len(x))
         trainer.load_state(*begun)
+        _check_moments(trainer)
     if at_once:
         save(trainer)
         if folder is not None:
@@ -334,6 +344,32 @@ def _fit(
     return run
 
 
+def _check_progress(tensors: dict[str, Tensor], plain: dict[str, Any], n: int) -> None:
+    """Refuse a checkpoint that says what no training of n samples says."""
+    for name in ("epoch", "closing_epochs", "step", "batch", "images", "best_epoch"):
+        if not isinstance(plain[name], int) or not 0 <= plain[name] < 2**53:
+            raise InputError(f"{name} must be a whole number, got {plain[name]!r}")
+    losses, best = plain["losses"], plain["best_loss"]
+    figures = [*losses.values(), plain["seconds"], *([] if best is None else [best])]
+    if not all(isinstance(figure, (int, float)) for figure in figures) or not plain["seconds"] >= 0:
+        raise InputError("losses and seconds must be numbers")
+    if plain["phase"] not in ("main", "closing"):
+        raise InputError(f"phase must be main or closing, got {plain['phase']!r}")
+    order = tensors["order"]
+    whole = torch.equal(order.sort().values, torch.arange(n)) if order.dtype == torch.int64 else False
+    if not whole and (len(order) or plain["batch"]):
+        raise InputError(f"the order of the samples must hold each of {n} once")
+
+
+def _check_moments(trainer: Trainer) -> None:
+    """Refuse moments of an optimiser that do not belong to its parameters: torch itself finds out too late."""
+    for optimizer in trainer.optimizers.values():
+        for parameter, moments in optimizer.state.items():
+            for name, value in moments.items():
+                if value.shape not in (torch.Size([]), parameter.shape) or (name == "step") != (value.ndim == 0):
+                    raise InputError(f"{name} has shape {tuple(value.shape)}")
+
+
 def _keep(run: Run, trainer: Trainer, folder: RunFolder | None) -> None:
     """Save the current model, and what the training has used."""
     run.method.finish()
@@ -354,11 +390,12 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
     codes, plain = folder.read_tensors(CODES)
     if known.get(STEP) != plain.get(STEP):
         raise InputError(f"{path} was interrupted while its model was saved: continue it with `neurosql resume {path}`")
-    try:
+    with damage_of(path):
         data = origin_of(config)
         mean, std = (weights.pop(name).numpy() if name in weights else None for name in STATISTICS)
         classes = len(data.classes) if settings.generator.conditional else None
-        method = methods.make(Task(settings, data.shape, classes, law, trained=True))
+        with networks.at_most(sum(map(Tensor.numel, weights.values()))):
+            method = methods.make(Task(settings, data.shape, classes, law, trained=True))
         for name, network in method.networks.items():
             own = {k.removeprefix(f"{name}."): v for k, v in weights.items() if k.startswith(f"{name}.")}
             network.load_state_dict(own)
@@ -374,16 +411,36 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
             columns=_columns(weights, data),
         )
         labels = codes["labels"].numpy() if "labels" in codes else None
-        used = Used(**folder.read_json(USED)) if folder.has(USED) else None
-        split = folder.read_json(SPLIT) if folder.has(SPLIT) else None
+        used = used_by(folder) if folder.has(USED) else None
+        split = folder.read_object(SPLIT) or None
         usual = Sampling(**former.sampling(config["settings"]))
         kept = TrainedOn.restored(codes, plain)
         index = codes["index"].numpy()
         names = None if kept is None else kept.names
         history = folder.history()
-        return Run(settings, data, method, like, index, labels, history, used, split, usual, [], names, kept)
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise InputError(f"{path} is damaged: {error}") from None
+        run = Run(settings, data, method, like, index, labels, history, used, split, usual, [], names, kept)
+        run.check()
+        return run
+
+
+@contextmanager
+def damage_of(path: str | Path) -> Iterator[None]:
+    """Say that a run is damaged where its files do not hold what they should."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, AssertionError) as error:
+        words = str(error).strip().splitlines()
+        raise InputError(f"{path} is damaged: {words[0][:300] if words else type(error).__name__}") from error
+
+
+def used_by(folder: RunFolder) -> Used:
+    """What the training of a run used."""
+    with damage_of(folder.path / USED):
+        used = Used(**folder.read_object(USED))
+        check_types(used)
+        return used
 
 
 def _columns(weights: dict[str, Tensor], data: Origin) -> Columns | None:
@@ -398,7 +455,9 @@ def origin_of(config: dict[str, Any]) -> Origin:
     """What a run was trained on, from its config."""
     try:
         return Origin.from_record(config["data"])
-    except (KeyError, TypeError) as error:
+    except InputError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"the run does not say what it was trained on: {error}") from None
 
 
@@ -406,7 +465,9 @@ def settings_of(config: dict[str, Any]) -> Settings:
     """The settings in a run's config."""
     try:
         return Settings.from_sections(config["method"], config["settings"])
-    except (KeyError, TypeError) as error:
+    except InputError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"the run's settings can't be read: {error}") from None
 
 

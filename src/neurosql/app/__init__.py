@@ -1,9 +1,10 @@
-"""The commands as Python functions: train, resume, sample, codes, encode, evaluate, report, check, export.
+"""The commands as Python functions: train, resume, sample, codes, encode, evaluate, report, describe, check, export.
 
 The command line, a page and a notebook call these; an `Observer` receives the progress.
 """
 
 from neurosql.app.checking import check_data
+from neurosql.app.describing import describe
 from neurosql.app.encoding import codes, encode
 from neurosql.app.evaluating import evaluate
 from neurosql.app.exporting import for_sharing
@@ -17,6 +18,7 @@ __all__ = [
     "Terminal",
     "check_data",
     "codes",
+    "describe",
     "encode",
     "evaluate",
     "for_sharing",

@@ -76,7 +76,8 @@ def codes(path: str | Path, out: str | Path | None = None) -> CodeTable:
         run = dataclasses.replace(run, remembered=known)
         if known is None:
             notes.append(f"the run does not hold the names and losses of its training images, and {why}")
-    columns = run.code_table()
+    with runs.damage_of(path):
+        columns = run.code_table()
     tables.write(target, columns, SINGULAR)
     return CodeTable(columns, target, notes)
 
@@ -100,7 +101,8 @@ def encode(
     target = Path(out) if out else Path(path) / f"codes-{stem_of(source)}.npz"
     tables.check_target(target)
     images, notes = alike(run, folder, source, limit, skip_bad, part, convert)
-    found, labels, losses, known = _looked_up(run, folder, images.x, observer.progress)
+    with runs.damage_of(path):
+        found, labels, losses, known = _looked_up(run, folder, images.x, observer.progress)
     classes = None if labels is None else np.array(run.like.classes)[labels]
     columns = {"codes": found, "losses": losses, "labels": classes, "names": images.names}
     tables.write(target, {name: values for name, values in columns.items() if values is not None}, SINGULAR)

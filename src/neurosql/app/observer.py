@@ -8,6 +8,8 @@ import sys
 import textwrap
 from typing import Any
 
+from neurosql.visible import visible
+
 LABELLED = re.compile(r"\S+( \S+)? +")
 """The label of a line: one or two words, then the text in the next column."""
 LEFT_ALONE = ("next ", "look at ", "with the flags ")
@@ -37,9 +39,9 @@ class Terminal(Observer):
 
 
 def tell(text: str) -> None:
-    """Print lines. On a terminal, long ones are wrapped between words, under their own beginning."""
+    """Print lines, control characters made visible. On a terminal, long lines are wrapped, under their beginning."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    for line in text.split("\n"):
+    for line in visible(text).split("\n"):
         print(wrapped(line, width) if width else line)
 
 

@@ -17,7 +17,7 @@ def report(path: str | Path) -> list[Path]:
     if (place / CONFIG).is_file():
         folder = RunFolder.existing(path)
         run = runs.open_run(path)
-        with folder.writing():
+        with folder.writing(), runs.damage_of(path):
             return page.write(run, folder.path, folder.read_object(SCORES))
     if place.is_dir():
         return bench.write_all(place)

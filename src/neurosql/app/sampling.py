@@ -59,7 +59,8 @@ def sample(
     _check(target, run.data.modality)
     if out and not overwrite:
         _check_free(target)
-    images, labels = run.draw(n, label, seed, how)
+    with runs.damage_of(path):
+        images, labels = run.draw(n, label, seed, how)
     if target.suffix == ".png":
         sheet(images, target, columns=max(1, round(n**0.5)))
     elif target.suffix:

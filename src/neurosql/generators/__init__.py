@@ -6,7 +6,7 @@ method that asks for the same generator starts from the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from neurosql import networks
@@ -19,7 +19,7 @@ from neurosql.settings import BACKBONES
 
 SIZES = ("laptop", "paper")
 
-__all__ = ["SIZES", "Generator", "make"]
+__all__ = ["SIZES", "Generator", "make", "parameters"]
 
 
 def make(
@@ -51,6 +51,31 @@ def make(
         mapping_width: units in each of them; the net then reads a quarter as many values in place of the code.
         options: the net's own settings in place of the preset's, e.g. ``taper`` of ``resnet``.
     """
+    settings: dict[str, Any] = {"size": size, "width": width, "classes": classes, "bounded": bounded}
+    settings |= {"mapping": mapping, "mapping_width": mapping_width, **options}
+    build = _builder(name, shape, latent_dim, **settings)
+    return networks.made(build, initial.fill, whole("seed", seed, least=0))
+
+
+def parameters(name: str, shape: Sequence[int], latent_dim: int, *, seed: int = 0, **settings: Any) -> int:
+    """How many parameters the generator has that ``make`` would build, without memory for them."""
+    return networks.count(networks.outline(_builder(name, shape, latent_dim, **settings)))
+
+
+def _builder(
+    name: str,
+    shape: Sequence[int],
+    latent_dim: int,
+    *,
+    size: str,
+    width: int | None,
+    classes: int | None,
+    bounded: bool,
+    mapping: int,
+    mapping_width: int,
+    **options: Any,
+) -> Callable[[], Generator]:
+    """What builds the generator, without its initial weights."""
     kind: type[Generator] = imported(BACKBONES[name].implementation)
     if size not in SIZES:
         raise InputError(f"size must be one of {', '.join(SIZES)}, got {size!r}")
@@ -61,7 +86,6 @@ def make(
     settings.update(options)
     if width is not None:
         settings["width"] = width
-    seed = whole("seed", seed, least=0)
 
     def build() -> Generator:
         if not mapping:
@@ -70,4 +94,4 @@ def make(
         backbone = kind(shape, values_of(dim, mapping_width), classes=None, bounded=bounded, **settings)
         return Mapped(backbone, dim, classes=classes, hidden=mapping, width=mapping_width)
 
-    return networks.made(build, initial.fill, seed)
+    return build

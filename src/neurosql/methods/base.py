@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -82,24 +82,31 @@ class Task:
 
     def generator(self) -> Generator:
         """The generator with its initial weights, on the CPU."""
-        chosen = self.settings.generator
-        kind: type[Generator] = imported(BACKBONES[chosen.generator].implementation)
-        network = generators.make(
-            chosen.generator,
-            self.shape,
-            chosen.dim,
-            size=chosen.size,
-            width=chosen.width,
-            classes=self.classes,
-            seed=self.seed,
-            bounded=self.modality.bounded,
-            mapping=chosen.mapping,
-            mapping_width=chosen.mapping_width,
-            **kind.own_options(self.settings.backbone),
-        )
+        network = generators.make(**self._generator())
         if not self.trained:
             network.begin(self.settings.backbone)
         return network
+
+    def generator_parameters(self) -> int:
+        """How many parameters the generator has, without making it."""
+        return generators.parameters(**self._generator())
+
+    def _generator(self) -> dict[str, Any]:
+        chosen = self.settings.generator
+        kind: type[Generator] = imported(BACKBONES[chosen.generator].implementation)
+        return {
+            "name": chosen.generator,
+            "shape": self.shape,
+            "latent_dim": chosen.dim,
+            "size": chosen.size,
+            "width": chosen.width,
+            "classes": self.classes,
+            "seed": self.seed,
+            "bounded": self.modality.bounded,
+            "mapping": chosen.mapping,
+            "mapping_width": chosen.mapping_width,
+            **kind.own_options(self.settings.backbone),
+        }
 
     @cached_property
     def prior(self) -> prior.Prior:

@@ -32,7 +32,7 @@ class FromNoise(Method):
 
     @classmethod
     def build(cls, task: Task) -> FromNoise:
-        target = networks.count(task.generator())
+        target = task.generator_parameters()
         own = task.settings.own
         network = make(matched(task.shape, task.classes, target, own.unet_width), task.seed, cls.sampling[0])
         return cls(network, own, task.modality.bounded, task.settings.training.batch_size, target)

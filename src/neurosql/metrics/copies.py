@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from neurosql.errors import InputError
 from neurosql.metrics import memorisation as judge
 from neurosql.metrics.context import Context
 from neurosql.metrics.measure import Measure
@@ -46,6 +47,8 @@ def as_judged_today(score: Score) -> Score:
     """
     if score.name != CLOSE.name:
         return score
+    if not 0 <= score.value <= 1:
+        raise InputError(f"the share of samples that are {score.name} must be in [0, 1], got {score.value}")
     interval = judge.share_interval(score.value, score.n, score.n_real)
     note = score.note
     if note in get_args(Verdict):

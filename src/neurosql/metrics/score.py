@@ -10,6 +10,7 @@ from typing import Any
 from neurosql.errors import InputError
 from neurosql.metrics.column import Column
 from neurosql.metrics.records import MODES, Direction, Mode, Reference, ScoreRecord
+from neurosql.settings.checks import at_least, check_choices, check_types
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,16 @@ class Score:
         try:
             values = dict(record)
             values |= {name: tuple(values[name]) for name in ("interval", "floor_interval") if name in values}
-            return cls(**values)
-        except TypeError as error:
+            score = cls(**values)
+        except (TypeError, ValueError) as error:
             raise InputError(f"not a score: {error}") from None
+        check_types(score)
+        check_choices(score)
+        for pair in (score.interval, score.floor_interval):
+            if pair is not None and len(pair) != 2:
+                raise InputError(f"an interval of {score.name} has {len(pair)} ends")
+        at_least(score, 0, "n", "n_real")
+        return score
 
 
 def table(scores: Iterable[Score]) -> str:

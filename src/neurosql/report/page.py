@@ -134,10 +134,10 @@ def _facts(run: Run) -> dict[str, str]:
 
 def _again(run: Run, folder: Path) -> str:
     config = RunFolder.existing(folder).config()
-    made = ", ".join(f"{name} {version}" for name, version in config["versions"].items())
-    words = (
-        f"Made with neurosql {config['version']}, {made}, {config['threads']} thread(s). With the same versions and "
-    )
+    versions = config.get("versions")
+    made = ", ".join(f"{name} {version}" for name, version in versions.items()) if isinstance(versions, dict) else ""
+    own, threads = config.get("version"), config.get("threads")
+    words = f"Made with neurosql {own}, {made}, {threads} thread(s). With the same versions and "
     words += "threads, on the same kind of processor, the command gives the same model, bit for bit."
     return f"<pre>{escape(again.how(run, folder))}</pre><p>{escape(words)}</p>"
 

@@ -210,8 +210,8 @@ def curves(history: list[dict[str, Any]], path: Path) -> None:
     line(change, "drift", "variance of codes / of lattice", c="#d1495b")
     change.set(xlabel="epoch", ylim=(0, 1.4))
     parts = sorted({part for record in history for part in record["seconds"]})
-    spent = np.array([[record["seconds"].get(part, 0.0) for record in history] for part in parts]).cumsum(axis=1)
-    if len(parts):
+    if parts:
+        spent = np.array([[record["seconds"].get(part, 0.0) for record in history] for part in parts]).cumsum(axis=1)
         time.stackplot(epochs, spent, labels=parts, colors=colormaps["Set2"](range(len(parts))))
     time.set(xlabel="epoch", ylabel="seconds so far")
     for axes in (loss, change, time):

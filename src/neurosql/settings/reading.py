@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from neurosql.errors import InputError
-from neurosql.settings.checks import at_least, check_choices
+from neurosql.settings.checks import at_least, check_choices, check_types
 
 T = TypeVar("T")
 
@@ -41,6 +41,7 @@ class DataSettings:
 
     def check(self) -> None:
         """Refuse what can't be used. The reader's own settings are checked when the reader is known."""
+        check_types(self)
         check_choices(self)
         at_least(self, 1, "limit")
         at_least(self, 0, "image_size")
@@ -52,7 +53,9 @@ class DataSettings:
     def of(self, kind: type[T]) -> T:
         """A reader's own settings as an instance of its class; fields that were not given have their defaults."""
         fields: Any = dataclasses.fields(kind)  # type: ignore[arg-type]
-        return kind(**{f.name: self.own[f.name] for f in fields if f.name in self.own})
+        own = kind(**{f.name: self.own[f.name] for f in fields if f.name in self.own})
+        check_types(own)
+        return own
 
     def flat(self) -> dict[str, Any]:
         """All settings, including the readers' own, as one dictionary that `from_record` takes."""

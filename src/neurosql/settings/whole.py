@@ -11,6 +11,7 @@ from neurosql.errors import InputError
 from neurosql.modality import MODALITIES, Modality
 from neurosql.settings import former
 from neurosql.settings.backbones import BACKBONES, NoSettings
+from neurosql.settings.checks import check_types
 from neurosql.settings.methods import METHODS
 from neurosql.settings.quantile import QuantileSettings
 from neurosql.settings.sections import AS_PAPER, AUTO, GeneratorSettings, LatentSettings, TrainingSettings
@@ -32,6 +33,7 @@ class Settings:
     training: TrainingSettings = dataclasses.field(default_factory=TrainingSettings)
 
     def __post_init__(self) -> None:
+        check_types(self.generator)
         self.generator.check()
         kinds = section_classes(self.method, self.generator.generator)
         for section, whose in (("backbone", self.generator.generator), ("own", self.method)):
@@ -41,6 +43,7 @@ class Settings:
             elif not isinstance(given, kind):
                 raise InputError(f"the settings of {whose} must be {kind.__name__}, got {type(given).__name__}")
         for section in SECTIONS:
+            check_types(getattr(self, section))
             getattr(self, section).check()
 
     @property
