@@ -86,7 +86,7 @@ def _converted(path: Path, known: Mapping[str, Column]) -> tuple[list[rows.Row],
         return list(rows.read(path).values()), 0
     strange = [name for name in heads if name.removeprefix(FLOOR) not in known]
     if strange:
-        raise InputError(f"{path} has a column {strange[0]!r}, which is no score: nothing was changed")
+        raise InputError(f"{path} has a column {strange[0][:40]!r}, which is no score: nothing was changed")
     values = [name for name in heads if not name.startswith(FLOOR)]
     runs, count = [], 0
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +46,8 @@ MAX_RUNS = 20_000
 """Most runs of a table."""
 MAX_SEEDS = 1000
 """Most seeds of an experiment."""
+LARGEST = 1e30
+"""The largest score, and the most of any resource."""
 MAX_WORDS = 1000
 """Most characters of a contender's name, and of anything else that is no number."""
 
@@ -110,8 +113,8 @@ def read(path: Path) -> dict[Key, Row]:
     unknown = sorted({name for line in lines[:1] for name in line if name not in FIELDS})
     if lines and unknown:
         raise InputError(
-            f"{path} is not a table of results of this version: it has a column {unknown[0]!r}. If an earlier version "
-            f"wrote it, run `neurosql bench migrate {path.parent}`"
+            f"{path} is not a table of results of this version: it has a column {unknown[0][:40]!r}. If an earlier "
+            f"version wrote it, run `neurosql bench migrate {path.parent}`"
         )
     try:
         rows = {key_of(row): row for row in map(checked, map(parsed, lines))}
@@ -119,7 +122,9 @@ def read(path: Path) -> dict[Key, Row]:
             key = line["config"], int(line["seed"])
             if key in rows:
                 column = Column(line["score"], line["features"], line["mode"])
-                rows[key][SCORES][column] = Found(float(line["value"]), float(line["floor"]) if line["floor"] else None)
+                rows[key][SCORES][column] = Found(
+                    _score(line["value"]), _score(line["floor"]) if line["floor"] else None
+                )
     except (KeyError, ValueError, TypeError) as error:
         raise InputError(f"{path} is not a table of results: {error}") from None
     if len(rows) > MAX_RUNS:
@@ -152,7 +157,7 @@ def checked(row: Row) -> Row:
         if row.get(name, "") != "" and not (isinstance(row[name], int) and 0 <= row[name] < 2**31):
             raise ValueError(f"{name} {str(row[name])[:40]!r} is no number of things")
     for name in (*RESOURCES, "threads"):
-        if not isinstance(row.get(name) or 0, (int, float)):
+        if not isinstance(row.get(name) or 0, (int, float)) or not 0 <= (row.get(name) or 0) <= LARGEST:
             raise ValueError(f"{name} {str(row[name])[:40]!r} is no number")
     if not isinstance(row["seed"], int) or not 0 <= row["seed"] < MAX_SEEDS:
         raise ValueError(f"seed {str(row['seed'])[:40]!r} is not one of 0 to {MAX_SEEDS - 1}")
@@ -201,6 +206,13 @@ def from_record(record: dict[str, Any]) -> Row:
     """The row from its `record`."""
     scores = {Column(*map(str, words[:3])): Found(*words[3:]) for words in record[SCORES]}
     return checked(record | {SCORES: scores})
+
+
+def _score(text: str) -> float:
+    value = float(text)
+    if math.isfinite(value) and abs(value) > LARGEST:
+        raise ValueError(f"score {text[:40]!r} is too large")
+    return value
 
 
 def _place(column: Column) -> tuple[str, str, str]:

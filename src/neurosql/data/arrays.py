@@ -15,7 +15,7 @@ from neurosql import opening
 from neurosql.data import store
 from neurosql.data.imageset import guess_layout
 from neurosql.data.listing import Arrays
-from neurosql.data.tree import MAX_SMALL, Tree, page, words_of
+from neurosql.data.tree import MAX_SMALL, Tree, page, printable, words_of
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
@@ -42,7 +42,7 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
         names = stored.files
         key = next((k for k in IMAGE_KEYS if k in names), names[0] if len(names) == 1 else None)
         if key is None:
-            found = ", ".join(names[:20]) or "nothing"
+            found = printable(", ".join(names[:20])[:200]) or "nothing"
             raise InputError(f"{path} has no array of images: name one 'images' (found: {found})")
         labels = next((stored[k] for k in LABEL_KEYS if k in names and k != key), None)
         subjects = next((stored[k] for k in SUBJECT_KEYS if k in names and k != key), None)

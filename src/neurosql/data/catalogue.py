@@ -263,6 +263,8 @@ def _converted(
             images = replace(images, columns=replace(images.columns, names=found.columns))
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
+    except MemoryError:
+        raise InputError(f"{source} needs more memory than there is: use fewer samples with --limit") from None
     record: dict[str, Any] = {"decoder": "array", "channels": settings.channels}
     if settings.image_size and images.modality.is_picture:
         record |= {"image_size": settings.image_size, "crop": "centre", "resize": "bilinear, antialiased"}

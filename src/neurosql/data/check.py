@@ -11,6 +11,7 @@ from PIL import Image
 from neurosql.data import duplicates, findings, store
 from neurosql.data.account import account
 from neurosql.data.imageset import ImageSet
+from neurosql.data.tree import printable
 from neurosql.modality import VOLUME
 
 SHEET = 48
@@ -69,7 +70,7 @@ def report(images: ImageSet, divided: ImageSet) -> str:
 
 def bad_files(skipped: list[tuple[str, str]]) -> list[str]:
     """Lines on the first files that can't be read."""
-    lines = [f"bad        {name} {reason}" for name, reason in skipped[:SHOWN]]
+    lines = [f"bad        {printable(f'{name} {reason}')}" for name, reason in skipped[:SHOWN]]
     if len(skipped) > SHOWN:
         lines.append(f"bad        and {len(skipped) - SHOWN} more")
     return lines

@@ -14,6 +14,7 @@ from neurosql.data.imageset import ImageSet
 from neurosql.data.listing import Reading
 from neurosql.data.obstacles import SIDES, listed, suggested_side
 from neurosql.data.picture import TINY
+from neurosql.data.tree import printable
 
 MANY = 12_000
 """With more samples than this, near duplicates are not searched for: the search compares all pairs."""
@@ -158,4 +159,4 @@ def _count(count: int, what: str) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
+    return printable(", ".join(names[:3])) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")

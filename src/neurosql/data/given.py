@@ -113,7 +113,8 @@ def as_pixels(array: np.ndarray, top: int, start: int = 0) -> np.ndarray:
         raise InputError(f"pixels must be uint8 or float, got {array.dtype}")
     if array.dtype == np.uint8:
         return array.astype(np.float32) / np.float32(BYTE)
-    values = finite(array, "pixels", start).astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):
+        values = finite(array, "pixels", start).astype(np.float32, copy=False)
     if not values.size:
         return values
     low, high = float(values.min()), float(values.max())

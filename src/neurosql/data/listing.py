@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from neurosql.data.tree import Entry
+from neurosql.data.tree import Entry, printable
 from neurosql.errors import InputError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Arrays:
     def check(self, source: str) -> None:
         """Refuse arrays without values, or with more samples than can be kept account of."""
         shape = tuple(self.values.shape)
-        if 0 in shape:
+        if 0 in shape or not self.values.dtype.itemsize:
             raise InputError(f"{source} holds no values: its array has shape {shape}")
         if shape and shape[0] > MAX_SAMPLES:
             raise InputError(f"{source} holds {shape[0]:,} samples: more than {MAX_SAMPLES:,} are refused")
@@ -121,11 +121,10 @@ class Reading:
         """The notes, and one on each kind of file that is not used as it is."""
         notes = list(self.notes)
         if self.skipped:
-            notes.append(
-                f"{len(self.skipped)} files can't be read and were left out; the first is {self.skipped[0][0]}"
-            )
+            first = printable(self.skipped[0][0])
+            notes.append(f"{len(self.skipped)} files can't be read and were left out; the first is {first}")
         if self.remarks:
-            notes.append(f"{len(self.remarks)} files are odd: {self.remarks[0][0]} is {self.remarks[0][1]}")
+            notes.append(f"{len(self.remarks)} files are odd: {printable(self.remarks[0][0])} is {self.remarks[0][1]}")
         return notes
 
 

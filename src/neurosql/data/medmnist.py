@@ -29,8 +29,10 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
     with npz(path) as stored:
         images = {part: stored[f"{part}_images"] for part in PARTS if f"{part}_images" in found}
         labels = {part: stored[f"{part}_labels"] for part in images if f"{part}_labels" in found}
-    if scalar := [name for name, array in {**images, **labels}.items() if not array.ndim]:
-        raise InputError(f"{path} must have one image and one label per sample, but {scalar[0]!r} is a single value")
+    if not all(array.ndim for array in (*images.values(), *labels.values())):
+        raise InputError(
+            f"{path} must have one image and one label per sample, but one of its arrays is a single value"
+        )
     shapes = {part: array.shape[1:] for part, array in images.items()}
     if len(set(shapes.values())) > 1:
         raise InputError(f"the parts of {path} have different shapes: {shapes}")

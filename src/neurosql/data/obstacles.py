@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from neurosql.data.tree import printable
 from neurosql.errors import InputError, Obstacles
 
 SIDES = (64, 32, 16, 8)
@@ -17,7 +18,7 @@ def unreadable(bad: Sequence[tuple[str, str]]) -> str:
     """A sentence on files that can't be read, given by name and reason."""
     name, reason = bad[0]
     if len(bad) == 1:
-        return f"{name} {reason}: use --skip-bad to leave out bad files"
+        return f"{printable(name)} {printable(reason)}: use --skip-bad to leave out bad files"
     return f"{len(bad):,} files can't be read ({listed(bad)}): use --skip-bad to leave out bad files"
 
 
@@ -29,7 +30,7 @@ def all_unreadable(bad: Sequence[tuple[str, str]]) -> str:
 def listed(named: Sequence[tuple[str, str]]) -> str:
     """The first few of some files, with what is said about each."""
     shown = "; ".join(
-        f"{name} {words if len(words) <= WORDS else words[:WORDS] + '...'}" for name, words in named[:NAMED]
+        printable(f"{name} {words if len(words) <= WORDS else words[:WORDS] + '...'}") for name, words in named[:NAMED]
     )
     return shown + (f"; and {len(named) - NAMED:,} more" if len(named) > NAMED else "")
 
@@ -46,7 +47,7 @@ def differing(where: str, sizes: Mapping[tuple[int, ...], int], first: str, cure
     if cure == "--image-size":
         settled = {"image_size": suggested_side(sizes)}
         cure += f" {settled['image_size']}"
-    words = f"samples in {where!r} have {len(sizes)} sizes: {found}{more}; the first that differs is {first}"
+    words = f"samples in {where!r} have {len(sizes)} sizes: {found}{more}; the first that differs is {printable(first)}"
     return f"{words}: bring them to one size with {cure}", settled
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from neurosql import opening
 from neurosql.data import store
 from neurosql.data.listing import MAX_SAMPLES, Arrays
-from neurosql.data.tree import MAX_MEMBER, Tree, page, words_of
+from neurosql.data.tree import MAX_MEMBER, Tree, page, printable, words_of
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
@@ -67,14 +67,15 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
     notes: list[str] = []
     skipped: list[tuple[str, str]] = []
     if left_out:
-        notes.append(f"columns that are not numeric are left out: {', '.join(left_out[:8])}")
+        named = printable(", ".join(name[:40] for name in left_out[:8]))
+        notes.append(f"columns that are not numeric are left out: {named}")
     good = np.isfinite(table).all(1)
     if not good.all():
         row, column = np.argwhere(~np.isfinite(table))[0]
         name = list(numbers)[column]
         if not settings.skip_bad:
             raise InputError(
-                f"{path} has no number in row {row + 1}, column {name!r}: use --skip-bad to leave such rows out"
+                f"{path} has no number in row {row + 1}, column {name[:40]!r}: use --skip-bad to leave such rows out"
             )
         skipped = [(f"row {row + 1}", "has no number in every column") for row in np.flatnonzero(~good)]
         notes.append(f"{len(skipped)} rows without a number in every column are left out")
@@ -106,8 +107,10 @@ class _Columns:
             raise InputError(f"{path} has {len(self.names):,} columns: more than {MAX_COLUMNS:,} are refused")
         repeated = [name for name, count in Counter(self.names).items() if count > 1]
         if repeated:
-            places = " and ".join(str(i + 1) for i, name in enumerate(self.names) if name == repeated[0])
-            raise InputError(f"{path} has several columns called {repeated[0]!r}, {places}: give each its own name")
+            places = " and ".join([str(i + 1) for i, name in enumerate(self.names) if name == repeated[0]][:5])
+            raise InputError(
+                f"{path} has several columns called {repeated[0][:40]!r}, {places}: give each its own name"
+            )
         self.blocks: dict[str, list[np.ndarray] | None] = {name: [] for name in self.names}
 
     def add(self, block: Sequence[np.ndarray]) -> None:

@@ -211,7 +211,12 @@ _ARCHIVE_ERRORS = (
 
 def words_of(error: BaseException) -> str:
     """The message of an exception as part of a sentence, shortened: some libraries quote whole files."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return printable(" ".join(str(error).split())[:200]) or type(error).__name__
+
+
+def printable(text: str) -> str:
+    """Text from a stranger's file without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def page(path: Path) -> str | None:
@@ -236,8 +241,11 @@ def _zip(path: Path) -> Iterator[tuple[str, int, bool]]:
         for info in archive.infolist():
             if info.flag_bits & 1:
                 raise InputError(f"{path} is encrypted: unpack it first")
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                # The others may ask for gigabytes to unpack a few bytes.
+                raise InputError(f"{path} is packed in a way that is not read: pack it again, by deflate")
             link = stat.S_ISLNK(info.external_attr >> 16)
-            yield info.filename, info.file_size, not info.is_dir() and not link
+            yield info.filename, info.file_size, not info.filename.endswith("/") and not link
 
 
 def _tar(path: Path) -> Iterator[tuple[str, int, bool]]:

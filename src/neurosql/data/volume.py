@@ -6,6 +6,7 @@ import gzip
 import io
 import math
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -33,14 +34,14 @@ def depth(payload: bytes | str, axis: int) -> int:
     """The number of slices along an axis, in canonical orientation; raises `Bad` if the file can't be read."""
     nibabel = need_nibabel()
     try:
-        with _stream(payload) as stream:
+        with _silence(), _stream(payload) as stream:
             head = stream.read(HEADER)
-        shape, _ = _shape(head)
-        kind = nibabel.Nifti2Header if head[:2] == b"\x1c\x02" else nibabel.Nifti1Header
-        affine = kind.from_fileobj(io.BytesIO(head)).get_best_affine()
-        # Which of the stored axes runs along the wanted one.
-        stored = nibabel.io_orientation(affine)[:, 0].tolist()
-        return shape[stored.index(axis)]
+            shape, _ = _shape(head)
+            kind = nibabel.Nifti2Header if _is_second(head) else nibabel.Nifti1Header
+            affine = kind.from_fileobj(io.BytesIO(head)).get_best_affine()
+            # Which of the stored axes runs along the wanted one.
+            stored = nibabel.io_orientation(affine)[:, 0].tolist()
+            return shape[stored.index(axis)]
     except Bad:
         raise
     except Exception as error:
@@ -50,7 +51,7 @@ def depth(payload: bytes | str, axis: int) -> int:
 def _shape(head: bytes) -> tuple[tuple[int, ...], int]:
     """The shape of a NIfTI volume and its total size in bytes, from the first bytes of the unpacked file."""
     nibabel = need_nibabel()
-    kind = nibabel.Nifti2Header if head[:4] in (b"\x1c\x02\0\0", b"\0\0\x02\x1c") else nibabel.Nifti1Header
+    kind = nibabel.Nifti2Header if _is_second(head) else nibabel.Nifti1Header
     header = kind.from_fileobj(io.BytesIO(head), check=True)
     shape = tuple(int(side) for side in header.get_data_shape())
     while len(shape) > 3 and shape[-1] == 1:
@@ -66,6 +67,24 @@ def _shape(head: bytes) -> tuple[tuple[int, ...], int]:
     return shape, size
 
 
+def _is_second(head: bytes) -> bool:
+    """Whether a file begins like one of version 2."""
+    return head[:4] in (b"\x1c\x02\0\0", b"\0\0\x02\x1c")
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """No word of nibabel's on headers that it mends, and no warning of numpy's on odd numbers in them."""
+    logger = need_nibabel().imageglobals.logger
+    before, logger.disabled = logger.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.disabled = before
+
+
 @contextmanager
 def _stream(payload: bytes | str) -> Iterator[Any]:
     """The unpacked content, to be read piece by piece."""
@@ -76,8 +95,8 @@ def _stream(payload: bytes | str) -> Iterator[Any]:
 
 
 @lru_cache(maxsize=1)
-def _volume(payload: bytes | str, window: tuple[float, float] | None) -> np.ndarray:
-    """A volume in the closest canonical orientation, float32 in [0, 1]."""
+def _volume(payload: bytes | str, window: tuple[float, float] | None, mark: tuple[int, ...]) -> np.ndarray:
+    """A volume in the closest canonical orientation, float32 in [0, 1]; another `mark` is another file."""
     nibabel = need_nibabel()
     with _stream(payload) as stream:
         head = stream.read(HEADER)
@@ -86,7 +105,7 @@ def _volume(payload: bytes | str, window: tuple[float, float] | None) -> np.ndar
         if size > MAX_RATIO * packed + MAX_SMALL:
             raise Bad(f"unpacks to {size:,} bytes: more than {MAX_RATIO} times its size are refused")
         content = head + stream.read(max(0, size - len(head)))
-    kind = nibabel.Nifti2Image if head[:4] in (b"\x1c\x02\0\0", b"\0\0\x02\x1c") else nibabel.Nifti1Image
+    kind = nibabel.Nifti2Image if _is_second(head) else nibabel.Nifti1Image
     image = nibabel.as_closest_canonical(kind.from_bytes(content))
     values = np.asarray(image.dataobj, dtype=np.float32)
     values = values.reshape(values.shape[:3])
@@ -100,7 +119,10 @@ def _volume(payload: bytes | str, window: tuple[float, float] | None) -> np.ndar
 
 def _sample(payload: bytes | str, number: int | None, prep: Prep) -> Decoded:
     """A volume (1, d, h, w), or one of its slices (1, h, w), float32 in [0, 1]."""
-    values = _volume(payload, prep.own.window)
+    status = os.stat(payload) if isinstance(payload, str) else None
+    mark = () if status is None else (status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+    with _silence():
+        values = _volume(payload, prep.own.window, mark)
     found = " x ".join(map(str, values.shape))
     if number is not None:
         # Rows from the top: canonical axes point to the right, to the front and up.
