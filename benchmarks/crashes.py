@@ -4,8 +4,8 @@
 
 First, for each method: a small run is struck at every call by which it writes, once for each kind of fault: a kill
 before the call, a kill after half of it, a full disk, a full disk after half of it, an I/O error. The same for every
-call by which a stopped run is resumed. Then runs with pictures and pages are killed at random moments (SIGKILL), again
-and again until they finish. After each case the run is resumed: its weights and codes must be bit-equal to those
+call by which a stopped run is resumed. Then runs are killed at random moments (SIGKILL), again and again until they
+finish. With --pictures, runs have pictures and a page, as those of the command line. After each case the run is resumed: its weights and codes must be bit-equal to those
 of a run that was left alone, its history must be the same, and nothing unfinished may be left in its folder.
 """
 
@@ -212,7 +212,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="kills at random moments, over all methods")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), help="methods to go through")
     parser.add_argument("--each", type=int, default=1, help="strike at every call of that number only")
-    parser.add_argument("--pictures", action="store_true", help="strike runs with pictures and pages too: takes hours")
+    parser.add_argument(
+        "--pictures", action="store_true", help="strike and kill runs with pictures and pages: takes hours"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
@@ -239,7 +241,7 @@ def main() -> int:
                 for what, lost in struck(plain, arena, before, each=chosen.each):
                     count(method, "calls struck", what, lost)
             print(f"{method:<10} {json.dumps(total)}", flush=True)
-            story = of_files(source, settings, arena)
+            story = of_files(source, settings, arena) if chosen.pictures else plain
             share = chosen.kills // len(chosen.methods) + (number < chosen.kills % len(chosen.methods))
             for what, lost, hits in killed(story, arena, share, chance):
                 count(method, "runs killed", what, lost, hits)
