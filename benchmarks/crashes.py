@@ -1,11 +1,11 @@
 """Does a run survive whatever kills it? Every file-system call of a run made to fail, and kills at random moments.
 
-    python benchmarks/crashes.py [--kills 200] [--methods neurosql vae ...] [--seed 0]
+    python benchmarks/crashes.py [--kills 200] [--methods neurosql vae ...] [--each 1] [--pictures] [--seed 0]
 
-First, for each method: a small run, with its pictures and its page, is struck at every call by which it writes, once
-for each kind of fault: a kill before the call, a kill after half of it, a full disk, a full disk after half of it, an
-I/O error. The same for every call by which a stopped run is resumed. Then runs are killed at random moments (SIGKILL),
-again and again until they finish. After each case the run is resumed: its weights and codes must be bit-equal to those
+First, for each method: a small run is struck at every call by which it writes, once for each kind of fault: a kill
+before the call, a kill after half of it, a full disk, a full disk after half of it, an I/O error. The same for every
+call by which a stopped run is resumed. Then runs are killed at random moments (SIGKILL), again and again until they
+finish. With --pictures, runs have pictures and a page, as those of the command line. After each case the run is resumed: its weights and codes must be bit-equal to those
 of a run that was left alone, its history must be the same, and nothing unfinished may be left in its folder.
 """
 
@@ -38,7 +38,7 @@ from neurosql.data import ImageSet
 from neurosql.settings import METHODS, DataSettings, Settings
 from neurosql.training import Stopped
 
-TINY = {"generator": "mlp", "width": 8, "epochs": 3, "batch_size": 20, "checkpoint_every": 1, "validate_every": 2}
+TINY = {"generator": "mlp", "width": 8, "epochs": 2, "batch_size": 20, "checkpoint_every": 1, "validate_every": 2}
 
 
 class Lost(Exception):
@@ -211,7 +211,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200, help="kills at random moments, over all methods")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), help="methods to go through")
-    parser.add_argument("--pictures", action="store_true", help="strike runs with pictures and pages for every method")
+    parser.add_argument("--each", type=int, default=1, help="strike at every call of that number only")
+    parser.add_argument(
+        "--pictures", action="store_true", help="strike and kill runs with pictures and pages: takes hours"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
@@ -232,16 +235,18 @@ def main() -> int:
         for number, method in enumerate(chosen.methods):
             arena = folder / method
             settings = presets.settings(method, **TINY)
-            story = of_files(source, settings, arena)
+            plain = of_arrays(images, settings, arena / "plain")
+            stopped(plain, images, settings, arena / "stopped")
+            for before in (None, arena / "stopped"):
+                for what, lost in struck(plain, arena, before, each=chosen.each):
+                    count(method, "calls struck", what, lost)
+            print(f"{method:<10} {json.dumps(total)}", flush=True)
+            story = of_files(source, settings, arena) if chosen.pictures else plain
             share = chosen.kills // len(chosen.methods) + (number < chosen.kills % len(chosen.methods))
             for what, lost, hits in killed(story, arena, share, chance):
                 count(method, "runs killed", what, lost, hits)
-            plain = story if number == 0 or chosen.pictures else of_arrays(images, settings, arena / "plain")
-            for what, lost in struck(plain, arena):
-                count(method, "calls struck", what, lost)
-            if plain is not story:
-                stopped(plain, images, settings, arena / "stopped")
-                for what, lost in struck(plain, arena, arena / "stopped"):
+            if chosen.pictures:
+                for what, lost in struck(story, arena, each=chosen.each):
                     count(method, "calls struck", what, lost)
             shutil.rmtree(arena)
             print(f"{method:<10} {json.dumps(total)}", flush=True)

@@ -27,7 +27,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,10 +90,13 @@ class Found:
 
 
 class Fuzzer:
-    """Mutates copies of a few runs in a folder, and gives them to the commands."""
+    """Mutates copies of a few runs in a folder, and gives them to the commands.
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        self.folder, self.seed = folder, seed
+    `models` name some of `MODELS`; `drawn` is the share of the cases in which the pictures of a run are drawn.
+    """
+
+    def __init__(self, folder: Path, seed: int, models: Sequence[str] = tuple(MODELS), drawn: float = DRAWN) -> None:
+        self.folder, self.seed, self.models, self.drawn = folder, seed, models, drawn
         self.source = tiny_images(folder / "waves.npz")
         self.outside = folder / "outside"
         self.outside.mkdir()
@@ -103,14 +106,16 @@ class Fuzzer:
 
     def _bases(self) -> Iterator[Path]:
         images = data.load(str(self.source), cache=False)
-        for name, given in MODELS.items():
-            settings = presets.settings(**TINY | given)
+        for name in self.models:
+            settings = presets.settings(**TINY | MODELS[name])
             yield (finished := self.folder / "bases" / name)
             runs.train(images, settings, finished)
             RunFolder(finished).write_json(SCORES, json.loads(SCORE))
             yield (stopped := self.folder / "bases" / f"{name}-stopped")
             with suppress(Stopped):
                 runs.train(images, settings, stopped, hear=lambda figures: os.kill(os.getpid(), signal.SIGTERM))
+        if not self.drawn:
+            return
         yield (whole := self.folder / "bases" / "whole")
         app.train(str(self.source), presets.settings(**TINY), whole, DataSettings(cache=False))
 
@@ -123,7 +128,7 @@ class Fuzzer:
         for _ in range(chance.choice((1, 1, 1, 2, 3))):
             self.mutate(path, chance)
         command = chance.choices(COMMANDS, OFTEN)[0]
-        self.draws = chance.random() < DRAWN
+        self.draws = chance.random() < self.drawn
         before = _tree(self.outside)
         found = self._outcome(case, command, path)
         if found is None and _tree(self.outside) != before:

@@ -18,7 +18,7 @@ def images(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def settings():
-    return presets.settings("neurosql", preset="plain", **TINY | {"epochs": 2})
+    return presets.settings("neurosql", preset="plain", **TINY)
 
 
 def test_whatever_strikes_a_run_it_goes_on_to_the_same_bits(images, settings, tmp_path):

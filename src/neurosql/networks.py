@@ -27,7 +27,7 @@ TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 LEAST_BOUND = 2**24
 """Parameters of a network that is never too large."""
-SLACK, EACH_TENSOR = 16, 2**12
+SLACK, EACH_TENSOR = 16, 2**14
 """How far above the bound the outline of a network may be, while a width is searched for, and what a tensor counts."""
 
 _most: ContextVar[int | None] = ContextVar("most", default=None)

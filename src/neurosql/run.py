@@ -1,12 +1,11 @@
-"""From images and settings to a fitted model, and from a run folder back to it."""
+"""From images and settings to a fitted model, in a run folder or in memory, and on from where a run was stopped."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +14,57 @@ import torch
 from torch import Tensor
 
 from neurosql import dimension, methods, networks, presets, prior
-from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder, whole_records
+from neurosql.checkpoint import CHECKPOINT, SPLIT, RunFolder, whole_records
 from neurosql.data import ImageSet, from_array, from_dataset
 from neurosql.data.account import account
 from neurosql.data.catalogue import load_in_parts
-from neurosql.data.columns import Columns
 from neurosql.data.dataset import is_dataset
 from neurosql.errors import InputError
-from neurosql.fitted import RANGES, STATISTICS, STEP, Run
+from neurosql.fitted import Run
 from neurosql.methods.base import Task
 from neurosql.origin import Origin
-from neurosql.settings import DataSettings, Sampling, Settings, former
-from neurosql.settings.checks import check_types
-from neurosql.settings.sections import AUTO
-from neurosql.trained_on import TrainedOn
-from neurosql.training import Diverged, Stopped, Trainer, Used
+from neurosql.restoring import (
+    FINISHED,
+    INTERRUPTED,
+    STOPPED,
+    check_moments,
+    check_progress,
+    damage_of,
+    device_of,
+    is_finished,
+    open_run,
+    origin_of,
+    reading_of,
+    settings_of,
+    state_of,
+    used_by,
+)
+from neurosql.settings import DataSettings, Settings
+from neurosql.training import Diverged, Stopped, Trainer
+
+__all__ = [
+    "FINISHED",
+    "INTERRUPTED",
+    "STOPPED",
+    "Beginning",
+    "damage_of",
+    "fit",
+    "images_of",
+    "is_finished",
+    "open_run",
+    "origin_of",
+    "reading_of",
+    "resume",
+    "settings_of",
+    "state_of",
+    "train",
+    "used_by",
+]
 
 RECORDS = "history"
 """The tensor of a checkpoint that holds the history as JSON lines: a damaged `history.jsonl` loses nothing."""
 UNBOUNDED = 2**62
 """A run without a checkpoint is begun again, with networks as large as its settings say."""
-FINISHED, STOPPED, INTERRUPTED = "finished", "stopped", "interrupted"
 NO_LABELS = "conditional=True needs labels: one folder per class, 'labels' in the .npz, or y; else leave it out"
 
 
@@ -212,38 +241,6 @@ def _recorded(folder: RunFolder, begun: tuple[dict[str, Tensor], dict[str, Any]]
     return folder.history()[: records if isinstance(records, int) and records >= 0 else 0]
 
 
-def is_finished(folder: RunFolder) -> bool:
-    """Whether the training has finished and its model was written."""
-    return state_of(folder) == FINISHED
-
-
-def state_of(folder: RunFolder) -> str:
-    """Whether a run is finished, was stopped and can go on, or was interrupted: killed, or ended by an error."""
-    if not folder.has(CHECKPOINT):
-        # A run that was trained here has a checkpoint: one with a model was saved from Python, or tidied up.
-        return FINISHED if folder.has(MODEL) else INTERRUPTED
-    plain = folder.read_plain(CHECKPOINT)
-    # What it has used is written last when it is stopped.
-    kept = folder.has(MODEL) and folder.has(USED) and folder.read_object(USED).get("steps") == plain.get("step")
-    complete = plain.get("complete")
-    if complete is None:
-        # Runs of version 0.1.0 do not say that they are complete.
-        phase, epoch, last = (plain.get(name) for name in ("phase", "epoch", "closing_epochs"))
-        complete = kept and phase == "closing" and isinstance(epoch, int) and isinstance(last, int) and epoch >= last
-    if complete is True:
-        return FINISHED
-    return STOPPED if kept and not folder.was_left() else INTERRUPTED
-
-
-def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
-    """How the samples of a run were read, with its own split if one was made, and the seed."""
-    origin = origin_of(folder.config())
-    how = DataSettings.from_record(origin.settings)
-    if origin.divided:
-        how = dataclasses.replace(how, split=str(folder.path / SPLIT))
-    return how, origin.seed
-
-
 def _prepare(
     images: ImageSet, settings: Settings, law: prior.Prior | None = None, chosen: np.ndarray | None = None
 ) -> tuple[Run, ImageSet | None]:
@@ -266,7 +263,7 @@ def _prepare(
     if conditional and heldout is not None and heldout.labels is not None and images.labels is not None:
         # A class without training images has no codes to validate on.
         heldout = heldout.take(np.flatnonzero(np.isin(heldout.labels, images.labels[index]))) or None
-    device = _device(training.device)
+    device = device_of(training.device)
     x, y = _tensors(images, index, device)
     settings, notes = dimension.resolved(settings, x, law)
     classes = len(images.classes) if conditional else None
@@ -315,9 +312,9 @@ def _fit(
     x, labels = _tensors(images, run.index, device)
     trainer = Trainer(run.method, x, labels, run.settings.training, validation, save, record, progress)
     if begun is not None:
-        _check_progress(*begun, len(x))
+        check_progress(*begun, len(x))
         trainer.load_state(*begun)
-        _check_moments(trainer)
+        check_moments(trainer)
     if at_once:
         save(trainer)
         if folder is not None:
@@ -344,32 +341,6 @@ def _fit(
     return run
 
 
-def _check_progress(tensors: dict[str, Tensor], plain: dict[str, Any], n: int) -> None:
-    """Refuse a checkpoint that says what no training of n samples says."""
-    for name in ("epoch", "closing_epochs", "step", "batch", "images", "best_epoch"):
-        if not isinstance(plain[name], int) or not 0 <= plain[name] < 2**53:
-            raise InputError(f"{name} must be a whole number, got {plain[name]!r}")
-    losses, best = plain["losses"], plain["best_loss"]
-    figures = [*losses.values(), plain["seconds"], *([] if best is None else [best])]
-    if not all(isinstance(figure, (int, float)) for figure in figures) or not plain["seconds"] >= 0:
-        raise InputError("losses and seconds must be numbers")
-    if plain["phase"] not in ("main", "closing"):
-        raise InputError(f"phase must be main or closing, got {plain['phase']!r}")
-    order = tensors["order"]
-    whole = torch.equal(order.sort().values, torch.arange(n)) if order.dtype == torch.int64 else False
-    if not whole and (len(order) or plain["batch"]):
-        raise InputError(f"the order of the samples must hold each of {n} once")
-
-
-def _check_moments(trainer: Trainer) -> None:
-    """Refuse moments of an optimiser that do not belong to its parameters: torch itself finds out too late."""
-    for optimizer in trainer.optimizers.values():
-        for parameter, moments in optimizer.state.items():
-            for name, value in moments.items():
-                if value.shape not in (torch.Size([]), parameter.shape) or (name == "step") != (value.ndim == 0):
-                    raise InputError(f"{name} has shape {tuple(value.shape)}")
-
-
 def _keep(run: Run, trainer: Trainer, folder: RunFolder | None) -> None:
     """Save the current model, and what the training has used."""
     run.method.finish()
@@ -378,116 +349,10 @@ def _keep(run: Run, trainer: Trainer, folder: RunFolder | None) -> None:
         run.save(folder)
 
 
-def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = None) -> Run:
-    """The model of a run folder, ready to sample, encode and decode; `law` is its prior, if it was given in Python.
-
-    `device` is a torch device, or auto: the first of cuda, mps and cpu that this machine has.
-    """
-    folder = RunFolder.existing(path)
-    config = folder.config()
-    settings = settings_of(config)
-    weights, known = folder.read_tensors(MODEL)
-    codes, plain = folder.read_tensors(CODES)
-    if known.get(STEP) != plain.get(STEP):
-        raise InputError(f"{path} was interrupted while its model was saved: continue it with `neurosql resume {path}`")
-    with damage_of(path):
-        data = origin_of(config)
-        mean, std = (weights.pop(name).numpy() if name in weights else None for name in STATISTICS)
-        classes = len(data.classes) if settings.generator.conditional else None
-        with networks.at_most(sum(map(Tensor.numel, weights.values()))):
-            method = methods.make(Task(settings, data.shape, classes, law, trained=True))
-        for name, network in method.networks.items():
-            own = {k.removeprefix(f"{name}."): v for k, v in weights.items() if k.startswith(f"{name}.")}
-            network.load_state_dict(own)
-            network.eval()
-        method.to(_device(device)).restore(codes)
-        like = ImageSet(
-            np.empty((0, *data.shape), np.float32),
-            classes=data.classes,
-            layout=data.layout,
-            mean=mean,
-            std=std,
-            source=data.source,
-            columns=_columns(weights, data),
-        )
-        labels = codes["labels"].numpy() if "labels" in codes else None
-        used = used_by(folder) if folder.has(USED) else None
-        split = folder.read_object(SPLIT) or None
-        usual = Sampling(**former.sampling(config["settings"]))
-        kept = TrainedOn.restored(codes, plain)
-        index = codes["index"].numpy()
-        names = None if kept is None else kept.names
-        history = folder.history()
-        run = Run(settings, data, method, like, index, labels, history, used, split, usual, [], names, kept)
-        run.check()
-        return run
-
-
-@contextmanager
-def damage_of(path: str | Path) -> Iterator[None]:
-    """Say that a run is damaged where its files do not hold what they should."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, AssertionError) as error:
-        words = str(error).strip().splitlines()
-        raise InputError(f"{path} is damaged: {words[0][:300] if words else type(error).__name__}") from error
-
-
-def used_by(folder: RunFolder) -> Used:
-    """What the training of a run used."""
-    with damage_of(folder.path / USED):
-        used = Used(**folder.read_object(USED))
-        check_types(used)
-        return used
-
-
-def _columns(weights: dict[str, Tensor], data: Origin) -> Columns | None:
-    """What is known about the columns of a table; early runs do not know it."""
-    if not weights.keys() >= set(RANGES):
-        return None
-    low, high, whole = (weights[name].numpy() for name in RANGES)
-    return Columns(low, high, whole, data.columns, data.column_types)
-
-
-def origin_of(config: dict[str, Any]) -> Origin:
-    """What a run was trained on, from its config."""
-    try:
-        return Origin.from_record(config["data"])
-    except InputError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"the run does not say what it was trained on: {error}") from None
-
-
-def settings_of(config: dict[str, Any]) -> Settings:
-    """The settings in a run's config."""
-    try:
-        return Settings.from_sections(config["method"], config["settings"])
-    except InputError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"the run's settings can't be read: {error}") from None
-
-
 def _tensors(images: ImageSet, index: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor | None]:
     # If all are wanted, nothing is copied: a memory-mapped array stays in its file.
     x = torch.from_numpy(images.x if len(index) == len(images) else images.x[index]).to(device)
     return x, None if images.labels is None else torch.from_numpy(images.labels[index]).to(device)
-
-
-def _device(name: str) -> torch.device:
-    if name == AUTO:
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {name!r} can't be used: {str(error).splitlines()[0]}") from None
-    if device.type == "meta":
-        raise InputError("device 'meta' can't be used: its tensors have no numbers")
-    return device
 
 
 def _summary(run: Run, images: ImageSet) -> str:

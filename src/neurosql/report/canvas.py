@@ -32,6 +32,10 @@ with _errors_only("matplotlib"):
     from matplotlib.figure import Figure
 
 
+LONGEST = 40
+"""Characters of a name that matplotlib is to draw; more would leave no room for what is named."""
+
+
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as a PNG file, whole or not at all."""
     content = io.BytesIO()
@@ -49,5 +53,6 @@ def verbatim(text: str) -> str:
 
     It would read what stands between two dollar signs as a formula, and hide a label that begins with an underscore.
     """
-    shown = printable(text).replace("$", r"\$")
+    short = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    shown = printable(short).replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown

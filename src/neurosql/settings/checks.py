@@ -15,6 +15,8 @@ LONGEST = 2**16
 """Most characters of a text."""
 WORDS = {int: "a whole number", float: "a finite number", str: "text", bool: "true or false", type(None): "nothing"}
 
+_known: dict[Any, dict[str, Any]] = {}
+
 
 def at_least(settings: Any, least: int, *names: str) -> None:
     """Refuse fields below `least`; None is allowed."""
@@ -24,12 +26,20 @@ def at_least(settings: Any, least: int, *names: str) -> None:
             raise InputError(f"{name} must be at least {least}, got {value}")
 
 
+def _hints(settings: Any) -> dict[str, Any]:
+    """What each field of a dataclass may hold; finding out takes long."""
+    kind: Any = type(settings)
+    if kind not in _known:
+        _known[kind] = get_type_hints(kind)
+    return _known[kind]
+
+
 def check_types(settings: Any) -> None:
     """Refuse fields whose value is of another kind than they say: a dataclass does not check that itself.
 
     Of a field with choices, `check_choices` says what they are.
     """
-    for name, hint in get_type_hints(type(settings)).items():
+    for name, hint in _hints(settings).items():
         value = getattr(settings, name)
         if not _fits(value, hint):
             raise InputError(f"{name} must be {_in_words(hint)}, got {_short(value)}")
@@ -82,7 +92,7 @@ def _short(value: Any) -> str:
 
 def check_choices(settings: Any) -> None:
     """Refuse a Literal field that is none of its choices: a dataclass does not check that itself."""
-    for name, hint in get_type_hints(type(settings)).items():
+    for name, hint in _hints(settings).items():
         leaves = _leaves(hint)
         choices = [choice for choice in leaves if isinstance(choice, str)]
         value = getattr(settings, name)

@@ -19,7 +19,8 @@ OF_RESNET = ("taper", "resnet18")
 
 def renamed(name: str, value: Any) -> tuple[str, Any]:
     """The present name and the present value of a setting."""
-    return RENAMED.get(name, name), VALUES.get(name, {}).get(value, value)
+    known = VALUES.get(name, {})
+    return RENAMED.get(name, name), known.get(value, value) if isinstance(value, str) else value
 
 
 def notice(name: str, value: Any) -> str:

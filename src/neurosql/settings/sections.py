@@ -10,6 +10,7 @@ from neurosql.settings.backbones import BACKBONES
 from neurosql.settings.checks import at_least, check_choices
 
 AUTO, AS_PAPER = "auto", "paper"
+MOST_LAYERS = 1000
 CostName = Literal["auto", "paper", "ssim+l1", "ssim", "l1", "l2", "colour"]
 
 
@@ -40,6 +41,8 @@ class GeneratorSettings:
         check_choices(self)
         at_least(self, 1, "width", "mapping_width", *(() if self.latent_dim == AUTO else ("latent_dim",)))
         at_least(self, 0, "mapping")
+        if self.mapping > MOST_LAYERS:
+            raise InputError(f"mapping must be at most {MOST_LAYERS}, got {self.mapping}")
         if self.generator != AUTO and self.generator not in BACKBONES:
             raise InputError(f"generator must be one of {', '.join((AUTO, *BACKBONES))}, got {self.generator!r}")
 

@@ -1,0 +1,197 @@
+"""From a run folder back to its model, and what the folder says about it: its settings, its data, how far it is.
+
+The folder may come from a stranger: what does not belong together is refused in one sentence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurosql import methods, networks, prior
+from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder
+from neurosql.data import ImageSet
+from neurosql.data.columns import Columns
+from neurosql.errors import InputError
+from neurosql.fitted import RANGES, STATISTICS, STEP, Run
+from neurosql.methods.base import Task
+from neurosql.origin import Origin
+from neurosql.settings import DataSettings, Sampling, Settings, former
+from neurosql.settings.checks import check_types
+from neurosql.settings.sections import AUTO
+from neurosql.trained_on import TrainedOn
+from neurosql.training import Trainer, Used
+
+FINISHED, STOPPED, INTERRUPTED = "finished", "stopped", "interrupted"
+
+
+def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = None) -> Run:
+    """The model of a run folder, ready to sample, encode and decode; `law` is its prior, if it was given in Python.
+
+    `device` is a torch device, or auto: the first of cuda, mps and cpu that this machine has.
+    """
+    folder = RunFolder.existing(path)
+    config = folder.config()
+    settings = settings_of(config)
+    weights, known = folder.read_tensors(MODEL)
+    codes, plain = folder.read_tensors(CODES)
+    if known.get(STEP) != plain.get(STEP):
+        raise InputError(f"{path} was interrupted while its model was saved: continue it with `neurosql resume {path}`")
+    with damage_of(path):
+        data = origin_of(config)
+        mean, std = (weights.pop(name).numpy() if name in weights else None for name in STATISTICS)
+        classes = len(data.classes) if settings.generator.conditional else None
+        with networks.at_most(sum(map(Tensor.numel, weights.values()))):
+            method = methods.make(Task(settings, data.shape, classes, law, trained=True))
+        for name, network in method.networks.items():
+            own = {k.removeprefix(f"{name}."): v for k, v in weights.items() if k.startswith(f"{name}.")}
+            network.load_state_dict(own)
+            network.eval()
+        method.to(device_of(device)).restore(codes)
+        like = ImageSet(
+            np.empty((0, *data.shape), np.float32),
+            classes=data.classes,
+            layout=data.layout,
+            mean=mean,
+            std=std,
+            source=data.source,
+            columns=_columns(weights, data),
+        )
+        labels = codes["labels"].numpy() if "labels" in codes else None
+        used = used_by(folder) if folder.has(USED) else None
+        split = folder.read_object(SPLIT) or None
+        usual = Sampling(**former.sampling(config["settings"]))
+        kept = TrainedOn.restored(codes, plain)
+        index = codes["index"].numpy()
+        names = None if kept is None else kept.names
+        history = folder.history()
+        run = Run(settings, data, method, like, index, labels, history, used, split, usual, [], names, kept)
+        run.check()
+        return run
+
+
+@contextmanager
+def damage_of(path: str | Path) -> Iterator[None]:
+    """Say that a run is damaged where its files do not hold what they should."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, AssertionError) as error:
+        words = str(error).strip().splitlines()
+        raise InputError(f"{path} is damaged: {words[0][:300] if words else type(error).__name__}") from error
+
+
+def used_by(folder: RunFolder) -> Used:
+    """What the training of a run used."""
+    with damage_of(folder.path / USED):
+        used = Used(**folder.read_object(USED))
+        check_types(used)
+        return used
+
+
+def _columns(weights: dict[str, Tensor], data: Origin) -> Columns | None:
+    """What is known about the columns of a table; early runs do not know it."""
+    if not weights.keys() >= set(RANGES):
+        return None
+    low, high, whole = (weights[name].numpy() for name in RANGES)
+    return Columns(low, high, whole, data.columns, data.column_types)
+
+
+def origin_of(config: dict[str, Any]) -> Origin:
+    """What a run was trained on, from its config."""
+    try:
+        return Origin.from_record(config["data"])
+    except InputError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"the run does not say what it was trained on: {error}") from None
+
+
+def settings_of(config: dict[str, Any]) -> Settings:
+    """The settings in a run's config."""
+    try:
+        return Settings.from_sections(config["method"], config["settings"])
+    except InputError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"the run's settings can't be read: {error}") from None
+
+
+def is_finished(folder: RunFolder) -> bool:
+    """Whether the training has finished and its model was written."""
+    return state_of(folder) == FINISHED
+
+
+def state_of(folder: RunFolder) -> str:
+    """Whether a run is finished, was stopped and can go on, or was interrupted: killed, or ended by an error."""
+    if not folder.has(CHECKPOINT):
+        # A run that was trained here has a checkpoint: one with a model was saved from Python, or tidied up.
+        return FINISHED if folder.has(MODEL) else INTERRUPTED
+    plain = folder.read_plain(CHECKPOINT)
+    # What it has used is written last when it is stopped.
+    kept = folder.has(MODEL) and folder.has(USED) and folder.read_object(USED).get("steps") == plain.get("step")
+    complete = plain.get("complete")
+    if complete is None:
+        # Runs of version 0.1.0 do not say that they are complete.
+        phase, epoch, last = (plain.get(name) for name in ("phase", "epoch", "closing_epochs"))
+        complete = kept and phase == "closing" and isinstance(epoch, int) and isinstance(last, int) and epoch >= last
+    if complete is True:
+        return FINISHED
+    return STOPPED if kept and not folder.was_left() else INTERRUPTED
+
+
+def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
+    """How the samples of a run were read, with its own split if one was made, and the seed."""
+    origin = origin_of(folder.config())
+    how = DataSettings.from_record(origin.settings)
+    if origin.divided:
+        how = dataclasses.replace(how, split=str(folder.path / SPLIT))
+    return how, origin.seed
+
+
+def check_progress(tensors: dict[str, Tensor], plain: dict[str, Any], n: int) -> None:
+    """Refuse a checkpoint that says what no training of n samples says."""
+    for name in ("epoch", "closing_epochs", "step", "batch", "images", "best_epoch"):
+        if not isinstance(plain[name], int) or not 0 <= plain[name] < 2**53:
+            raise InputError(f"{name} must be a whole number, got {plain[name]!r}")
+    losses, best = plain["losses"], plain["best_loss"]
+    figures = [*losses.values(), plain["seconds"], *([] if best is None else [best])]
+    if not all(isinstance(figure, (int, float)) for figure in figures) or not plain["seconds"] >= 0:
+        raise InputError("losses and seconds must be numbers")
+    if plain["phase"] not in ("main", "closing"):
+        raise InputError(f"phase must be main or closing, got {plain['phase']!r}")
+    order = tensors["order"]
+    whole = torch.equal(order.sort().values, torch.arange(n)) if order.dtype == torch.int64 else False
+    if not whole and (len(order) or plain["batch"]):
+        raise InputError(f"the order of the samples must hold each of {n} once")
+
+
+def check_moments(trainer: Trainer) -> None:
+    """Refuse moments of an optimiser that do not belong to its parameters: torch itself finds out too late."""
+    for optimizer in trainer.optimizers.values():
+        for parameter, moments in optimizer.state.items():
+            for name, value in moments.items():
+                if value.shape not in (torch.Size([]), parameter.shape) or (name == "step") != (value.ndim == 0):
+                    raise InputError(f"{name} has shape {tuple(value.shape)}")
+
+
+def device_of(name: str) -> torch.device:
+    """The torch device of that name; auto is the best that there is."""
+    if name == AUTO:
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {name!r} can't be used: {str(error).splitlines()[0]}") from None
+    if device.type == "meta":
+        raise InputError("device 'meta' can't be used: its tensors have no numbers")
+    return device
