@@ -13,6 +13,7 @@ A figure is between two comments. The first says where in results/laptop/ it com
     <!-- held mnist -->                          how many of the table's comparisons hold up after correction
     <!-- held mnist | NeuroSQL -->               how many of a method's comparisons it won and lost after correction
     <!-- seeds mnist -->                         how many seeds the table has
+    <!-- file planted -->                        all of results/planted.md, which a benchmark wrote
     <!-- end -->
 
 `NAME average` is the table of averages over latent dimensions. `NAME FACTOR=VALUE` is the part of a table that has this
@@ -196,6 +197,11 @@ def seeds(name: str) -> str:
     return str(table(name).seeds)
 
 
+def file(name: str) -> str:
+    """A Markdown file of results, as it is."""
+    return f"\n\n{(RESULTS.parent / f'{name}.md').read_text('utf-8').strip()}\n\n"
+
+
 def _group(made: Table, place: str) -> Group:
     """The group whose last varying factor has the value `place`."""
     found = [group for group in made.groups if str(group[_varying(made)]) == place]
@@ -242,6 +248,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "below": below,
     "held": held,
     "seeds": seeds,
+    "file": file,
 }
 QUOTED = re.compile(rf"<!-- ({'|'.join(KINDS)}) ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
 

@@ -27,8 +27,8 @@ from neurosql.metrics.records import BIASED
 from neurosql.metrics.score import Score
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "scores.json"
-SINCE = "membership"
-"""What version 0.1.0 did not measure begins with this."""
+SINCE = ("membership", "suspiciously close, moved")
+"""What version 0.1.0 did not measure begins with these."""
 QUICK = {"generator": "mlp", "width": 32, "epochs": 3, "batch_size": 50, "validation_share": 0.0, "latent_dim": 2}
 DOWNSTREAM = {"downstream": True, "synthetic": 80, "classifier_steps": 5}
 CASES = {

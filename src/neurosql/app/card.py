@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from neurosql.fitted import Run
 from neurosql.metrics import membership
-from neurosql.metrics.copies import verdict_of
+from neurosql.metrics.copies import decisive, verdict_of
 from neurosql.metrics.memorisation import FOLLOWS, in_words
-from neurosql.metrics.records import CLOSE
 from neurosql.metrics.score import Score
 
 FEW = 10
@@ -59,14 +58,15 @@ def gives_away(run: Run, scores: Sequence[Score]) -> list[str]:
 
 def measured(scores: Sequence[Score]) -> list[str]:
     """What the last evaluation found on copies and on membership; or that there was none."""
-    close = next((s for s in scores if (s.name, s.mode) == (CLOSE.name, "sampled") and s.interval is not None), None)
+    close = decisive(scores)
     told = membership.in_words(scores)
     if close is None and not told:
         return ["Neither copies nor membership were measured: run `neurosql evaluate` before you share a model."]
     found = []
-    if close is not None and close.interval is not None:
-        verdict, why = verdict_of(close)
-        words = in_words(close.value, close.interval, close.n, why)
+    if close is not None:
+        score, interval, what = close
+        verdict, why = verdict_of(score)
+        words = in_words(score.value, interval, score.n, why, what)
         found.append(f"Signs that samples are copies: {verdict}. {words} {FOLLOWS.get(verdict, '')}".rstrip())
     found.append(f"Membership: {told or 'not measured.'}")
     return found

@@ -1,7 +1,8 @@
-"""The score of copies: how many samples, and reconstructions, are suspiciously close to a training image."""
+"""The scores of copies: how many samples, and reconstructions, are suspiciously close to a training image."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -12,26 +13,53 @@ from neurosql.metrics import memorisation as judge
 from neurosql.metrics.context import Context
 from neurosql.metrics.measure import Measure
 from neurosql.metrics.memorisation import EXPECTED, Memorisation, Verdict, memorisation
-from neurosql.metrics.records import CLOSE
+from neurosql.metrics.moved import WHAT, moved_memorisation
+from neurosql.metrics.records import CLOSE, MOVED
 from neurosql.metrics.score import Score
 
 RECONSTRUCTED = 500
 """Judge at most this many reconstructions."""
+SEVERITY = get_args(Verdict)
+"""The verdicts, the best first."""
 GIVEN_AWAY = "reconstructions: what the codes give away"
 
 
 def suspiciously_close(context: Context) -> dict[str, Any]:
-    """The share of samples, and of reconstructions if there are codes, below the threshold of `memorisation`."""
+    """The share of samples, and of reconstructions if there are codes, below the threshold of `memorisation`.
+
+    Samples that are images are compared a second time, as moved.py does it; the worse verdict counts.
+    """
     if context.unseen is None:
         return {}
     found = _judged(context, context.samples)
-    context.result.memorisation = found
     shares = {"sampled": _share(found, f"{found.verdict}: {found.reason}")}
     if context.run.has_codes:
         some = np.random.default_rng(context.options.seed).permutation(len(context.train))[:RECONSTRUCTED]
         again = _judged(context, context.reconstructions[some])
         shares["paired-train"] = _share(again, GIVEN_AWAY)
-    return {CLOSE.name: shares}
+    context.result.memorisation = found
+    if not context.applies(MOVED):
+        return {CLOSE.name: shares}
+    assert context.heldout is not None
+    moved = moved_memorisation(context.samples, context.train.x, context.heldout.x, context.train.subjects)
+    if _severity(moved.verdict) > _severity(found.verdict):
+        context.result.memorisation = moved
+    return {CLOSE.name: shares, MOVED.name: _share(moved, f"{moved.verdict}: {moved.reason}")}
+
+
+def decisive(scores: Sequence[Score]) -> tuple[Score, tuple[float, float], str] | None:
+    """The score of copies with the worst verdict, its interval, and what samples were compared with; None without."""
+    known = {CLOSE.name: judge.WHAT, MOVED.name: WHAT}
+    there = [
+        (score, score.interval, known[score.name])
+        for score in scores
+        if score.name in known and score.mode == "sampled" and score.interval is not None
+    ]
+    return max(there, key=lambda of: _severity(verdict_of(of[0])[0])) if there else None
+
+
+def _severity(verdict: str) -> int:
+    return SEVERITY.index(verdict) if verdict in SEVERITY else -1
 
 
 def verdict_of(score: Score) -> tuple[str, str]:
@@ -64,5 +92,4 @@ def _judged(context: Context, images: np.ndarray) -> Memorisation:
 
 
 def _share(found: Memorisation, note: str) -> Measure:
-    n = len(found.distances)
-    return Measure(found.share, found.interval, floor=EXPECTED, n=n, n_real=found.heldout, note=note)
+    return Measure(found.share, found.interval, floor=EXPECTED, n=len(found.distances), n_real=found.heldout, note=note)

@@ -17,15 +17,16 @@ other held-out images of the same kind, honest samples might have given another 
 for both, few samples and few held-out images, so a sign of copying is an interval that lies above 1 %.
 
 This does not show that nothing about a training image can be inferred from the model: membership.py tries two attacks,
-and only differential privacy gives a bound. It does not find copies under a transformation that the distance
-does not see. It takes samples as independent: of a model that makes nearly the same image every time, all may be
-suspicious by one coincidence. It relies on held-out images of the same origin: if they are of another kind, honest
-samples look suspicious.
+and only differential privacy gives a bound. It does not find copies under a transformation that the distance does not
+see; moved.py has a distance that sees through some. It takes samples as independent: of a model that makes nearly the
+same image every time, all may be suspicious by one coincidence. It relies on held-out images of the same origin: if
+they are of another kind, honest samples look suspicious.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,9 +45,15 @@ CLEAR = 0.05
 BLATANT, SEVERAL = 0.5, 0.005
 IDENTICAL = 1e-3
 LEAST_HELD_OUT = 20
+LEAST_VARIED = 20
+"""Samples that are nearest to fewer different training images may all be close to one by a single coincidence."""
 TINY = 1e-12
 
 Verdict = Literal["no sign", "some", "clear"]
+WHAT = "a training image"
+"""What samples are compared with, in the words of the verdict."""
+Nearest = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""`nearest(indices)`: which of these images is nearest to each sample, counted within them, and its loss, (m,) each."""
 FOLLOWS: dict[str, str] = {
     "no sign": "Samples may be shown as new images. This is no proof that they are anonymous: see membership, too.",
     "some": "Compare the suspicious samples with their training images before you share any, and leave copies out.",
@@ -69,6 +76,15 @@ class Memorisation:
     """Number of held-out images."""
     threshold: float
     """q: samples with a ratio of the two losses below it are suspicious."""
+    what: str = WHAT
+    """What samples are compared with, in words."""
+    varied: int | None = None
+    """How many different samples there are, if some may be so alike that they count as one; None counts all."""
+
+    @property
+    def trials(self) -> int:
+        """How many samples count as independent."""
+        return len(self.distances) if self.varied is None else self.varied
 
     @property
     def ratios(self) -> np.ndarray:
@@ -92,8 +108,10 @@ class Memorisation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the share: `share_interval`."""
-        return share_interval(self.share, len(self.distances), self.heldout)
+        """95 % interval of the share: `share_interval`; all shares, if the samples are too alike to say anything."""
+        if self.trials < LEAST_VARIED and self.varied is not None:
+            return 0.0, 1.0
+        return share_interval(self.share, self.trials, self.heldout)
 
     @property
     def copies(self) -> int:
@@ -102,9 +120,9 @@ class Memorisation:
         blatant = self.ratios < BLATANT * self.threshold
         least = IDENTICAL * max(float(np.median(self.heldout_distances)), TINY)
         identical = (self.distances < least) & (self.ratios < self.threshold)
-        few = min(self.heldout, len(self.distances))
+        few = min(self.heldout, self.trials)
         rare = max(SEVERAL, proportion_interval(0, few)[1])
-        if proportion_interval(int(blatant.sum()), len(blatant))[0] > rare:
+        if proportion_interval(float(blatant.mean()) * self.trials, self.trials)[0] > rare:
             return int((blatant | identical).sum())
         return int(identical.sum())
 
@@ -126,7 +144,7 @@ class Memorisation:
 
     def sentence(self) -> str:
         """The verdict in words, with the figures that it is based on."""
-        found = in_words(self.share, self.interval, len(self.distances), self.reason)
+        found = in_words(self.share, self.interval, len(self.distances), self.reason, self.what)
         return f"memorisation: {self.verdict}. {found}"
 
 
@@ -162,11 +180,11 @@ def reason(interval: tuple[float, float], copies: int | None) -> str:
     return f"chance alone gives {100 * EXPECTED:.0f} %, and {what}"
 
 
-def in_words(share: float, interval: tuple[float, float], samples: int, why: str) -> str:
+def in_words(share: float, interval: tuple[float, float], samples: int, why: str, what: str = WHAT) -> str:
     """The share of suspicious samples with its interval, and the reason of the verdict, in one sentence."""
     low, high = interval
     return (
-        f"{100 * share:.1f} % of {samples:,} samples are suspiciously close to a training image (95 % interval "
+        f"{100 * share:.1f} % of {samples:,} samples are suspiciously close to {what} (95 % interval "
         f"{100 * low:.1f} to {100 * high:.1f} %); {why}."
     )
 
@@ -178,22 +196,46 @@ def memorisation(
 
     `subjects` (n,) are the subjects of the training images, if the held-out images were split off by subject.
     """
+    enough(heldout)
+    return judged(
+        lambda part: nearest_images(cost, samples, train[part]),
+        lambda some: nearest_images(cost, samples, heldout[some]),
+        (len(train), len(heldout)),
+        subjects,
+    )
+
+
+def enough(heldout: np.ndarray) -> None:
+    """Refuse to judge by too few held-out images."""
     if len(heldout) < LEAST_HELD_OUT:
         raise InputError(
             f"memorisation is judged against held-out images: at least {LEAST_HELD_OUT} are needed, got {len(heldout)}"
         )
-    parts = divided(len(train), len(heldout), subjects)
-    heldout = heldout[_spread(len(heldout), round(len(train) / len(parts)))]
-    apart = nearest_images(cost, samples, heldout)[1]
-    found = [nearest_images(cost, samples, train[part]) for part in parts]
+
+
+def judged(
+    to_train: Nearest,
+    to_heldout: Nearest,
+    counts: tuple[int, int],
+    subjects: np.ndarray | None = None,
+) -> Memorisation:
+    """`memorisation`, by what finds the image nearest to each sample among some training or held-out images.
+
+    `counts` are their numbers.
+    """
+    n, k = counts
+    parts = divided(n, k, subjects)
+    some = _spread(k, round(n / len(parts)))
+    apart = to_heldout(some)[1]
+    found = [to_train(part) for part in parts]
     distances = np.stack([of for _, of in found], 1)
     nearest = np.stack([part[places] for part, (places, _) in zip(parts, found)], 1)
     best = distances.argmin(1)
     ratios = distances / np.maximum(apart, TINY)[:, None]
     highest = float(np.quantile(ratios, 1 - EXPECTED / len(parts), method="higher"))
-    rows = np.arange(len(samples))
+    rows = np.arange(len(apart))
     # If all samples are nearer to training images, even the highest ratio is below 1.
-    return Memorisation(nearest[rows, best], distances[rows, best], apart, len(heldout), min(1 / max(highest, TINY), 1))
+    return Memorisation(nearest[rows, best], distances[rows, best], apart, len(some), min(1 / max(highest, TINY), 1))
 
 
 def divided(n: int, size: int, subjects: np.ndarray | None = None) -> list[np.ndarray]:

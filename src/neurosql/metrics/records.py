@@ -261,6 +261,14 @@ BY_LOSS, BY_SAMPLE = (
         ("nearest sample", "sample", "the distance to the nearest sample"),
     )
 )
+MOVED = ScoreRecord(
+    *("suspiciously close, moved", "lower", "copies", CLOSE.function, REAL),
+    modes=SAMPLED,
+    kinds=("image",),
+    words="the same, where a copy may also be shifted by a pixel, mirrored, blurred or noisy",
+    scale=CLOSE.scale,
+    reference=HONEST,
+)
 SSIM = ScoreRecord(
     *("ssim", "higher", "pairs", "neurosql.similarity:ssim", REAL),
     modes=ALL_PAIRS,
@@ -356,6 +364,7 @@ BUILT_IN = {
     "chroma spread": "CHROMA_SPREAD",
     "colour frechet": "COLOUR_FRECHET",
     "suspiciously close": "CLOSE",
+    "suspiciously close, moved": "MOVED",
     "membership by loss": "BY_LOSS",
     "membership by nearest sample": "BY_SAMPLE",
     "ssim": "SSIM",

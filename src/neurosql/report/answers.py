@@ -9,7 +9,7 @@ from pathlib import Path
 
 from neurosql.fitted import Run
 from neurosql.metrics import membership
-from neurosql.metrics.copies import verdict_of
+from neurosql.metrics.copies import decisive, verdict_of
 from neurosql.metrics.memorisation import FOLLOWS, in_words
 from neurosql.metrics.score import Score
 from neurosql.origin import Origin
@@ -103,12 +103,13 @@ def likeness(scores: Sequence[Score], many: str) -> tuple[str, str]:
 
 def copying(scores: Sequence[Score], shown: bool = True) -> tuple[str, str]:
     """The verdict on memorisation, with the figures that it is based on, and where samples are `shown`."""
-    found = next((s for s in scores if (s.name, s.mode) == ("suspiciously close", "sampled")), None)
-    if found is None or found.interval is None:
+    worst = decisive(scores)
+    if worst is None:
         return "Not measured: that takes at least 20 samples of the same origin that were not trained on.", UNSEEN
+    found, interval, what = worst
     verdict, reason = verdict_of(found)
     where = "" if verdict == "no sign" or not shown else " The most suspicious ones are shown below, under Details."
-    told = f"{in_words(found.value, found.interval, found.n, reason)} {FOLLOWS.get(verdict, '')}".rstrip()
+    told = f"{in_words(found.value, interval, found.n, reason, what)} {FOLLOWS.get(verdict, '')}".rstrip()
     return f"{VERDICTS.get(verdict, verdict)}.", told + where
 
 
