@@ -20,7 +20,7 @@ ROOMS = [
     # learning principles, data, scores
     *("methods", "data", "metrics"),
     # a run
-    *("training", "checkpoint", "origin", "trained_on", "fitted", "run", "estimator", "evaluate"),
+    *("circumstances", "training", "checkpoint", "origin", "trained_on", "fitted", "run", "estimator", "evaluate"),
     # what is made of runs
     *("bench", "report"),
     # what a person asks for

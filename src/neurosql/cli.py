@@ -1,4 +1,4 @@
-"""The command line: train, resume, sample, codes, encode, evaluate, info, data, weights, bench and report.
+"""The command line: train, resume, reproduce, sample, codes, encode, evaluate, info, data, weights, bench and report.
 
 It parses, calls, and says what was written.
 """
@@ -107,6 +107,23 @@ class Resume:
         from neurosql import commands
 
         commands.resume(self.run, self.data)
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Train a finished run again from its record, and say whether the result is the same."""
+
+    run: tyro.conf.Positional[str]
+    """Run folder."""
+    out: str | None = None
+    """Folder to keep the repetition in; by default it is not kept."""
+    data: str | None = None
+    """Where the training images are, if they have moved."""
+
+    def __call__(self) -> int:
+        from neurosql import commands
+
+        return 0 if commands.reproduce(self.run, self.out, self.data) else 1
 
 
 @dataclass(frozen=True)
@@ -330,7 +347,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         train = train_command(arguments) if arguments[:1] == ["train"] else Train
         data = data_command(arguments) if arguments[:1] == ["data"] else Data
-        commands: Any = Union[train, Resume, Sample, Codes, Encode, Evaluate, Info, data, Weights, Bench, Report]  # noqa: UP007
+        known = (train, Resume, Reproduce, Sample, Codes, Encode, Evaluate, Info, data, Weights, Bench, Report)
+        commands: Any = Union[known]  # noqa: UP007
         command: Any = tyro.cli(
             commands,
             args=arguments,
@@ -339,7 +357,7 @@ def main(arguments: list[str] | None = None) -> int:
             "`neurosql --version` says which version this is.",
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         )
-        command()
+        return int(command() or 0)
     except Obstacles as error:
         return _fail(_sentences(error, arguments))
     except InputError as error:
@@ -353,7 +371,6 @@ def main(arguments: list[str] | None = None) -> int:
         if error.errno == errno.ENOSPC:
             return _fail("the disk is full: free some space and run the command again; written files are complete")
         return _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
-    return 0
 
 
 def _present(arguments: list[str]) -> list[str]:

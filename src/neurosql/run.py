@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurosql import dimension, methods, presets, prior
+from neurosql import circumstances, dimension, methods, presets, prior
 from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet, from_array, from_dataset
 from neurosql.data.account import account
@@ -159,6 +159,7 @@ def resume(
             f"{images.source} does not hold the images that {path} was trained on: give their path with --data"
         )
     run, heldout = _prepare(images, settings)
+    run.notes += circumstances.note(config)
     folder.keep_history(begun[1]["records"] if begun else 0)
     run.history[:] = folder.history()
     say(_summary(run, images))
