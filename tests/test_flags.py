@@ -9,7 +9,21 @@ from neurosql import cli
 from neurosql.settings import METHODS, section_classes
 
 COMMANDS = [
-    *("", "train", "resume", "sample", "codes", "encode", "evaluate", "export", "info", "report", "data", "data check"),
+    *(
+        "",
+        "train",
+        "resume",
+        "sample",
+        "codes",
+        "encode",
+        "evaluate",
+        "export",
+        "reproduce",
+        "info",
+        "report",
+        "data",
+        "data check",
+    ),
     *("data fetch", "weights", "weights fetch", "weights list", "bench", "bench list", "bench run", "bench merge"),
     *("bench migrate", *(f"train --method {name}" for name in METHODS), "train --generator unet"),
 ]

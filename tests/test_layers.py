@@ -20,7 +20,8 @@ ROOMS = [
     # learning principles, data, scores
     *("methods", "data", "metrics"),
     # a run
-    *("training", "checkpoint", "origin", "trained_on", "fitted", "restoring", "run", "estimator", "evaluate"),
+    *("circumstances", "training", "checkpoint", "origin", "trained_on", "fitted", "restoring", "run", "estimator"),
+    *("evaluate",),
     # what is made of runs
     *("bench", "report"),
     # what a person asks for

@@ -1,4 +1,4 @@
-"""The command line: train, resume, sample, codes, encode, evaluate, export, info, data, weights, bench and report.
+"""The command line: a dataclass for each command, and what becomes of its arguments.
 
 It parses, calls, and says what was written.
 """
@@ -105,6 +105,23 @@ class Resume:
         from neurosql import commands
 
         commands.resume(self.run, self.data)
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Train a run again from its record; say whether the result is the same."""
+
+    run: tyro.conf.Positional[str]
+    """Run folder."""
+    out: str | None = None
+    """Folder to keep the repetition in; by default it is not kept."""
+    data: str | None = None
+    """Where the training images are, if they have moved."""
+
+    def __call__(self) -> int:
+        from neurosql import commands
+
+        return 0 if commands.reproduce(self.run, self.out, self.data) else 1
 
 
 @dataclass(frozen=True)
@@ -337,7 +354,7 @@ class Report:
         commands.report(self.path)
 
 
-COMMANDS = (Train, Resume, Sample, Codes, Encode, Evaluate, Export, Info, Report, Data, Weights, Bench)
+COMMANDS = (Train, Resume, Sample, Codes, Encode, Evaluate, Report, Info, Export, Reproduce, Data, Weights, Bench)
 """Every command, in the order of the help."""
 
 
@@ -364,7 +381,7 @@ def main(arguments: list[str] | None = None) -> int:
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
             registry=REGISTRY,
         )
-        command()
+        return int(command() or 0)
     except Obstacles as error:
         return _fail(messages.sentences(error, arguments))
     except InputError as error:
@@ -378,7 +395,6 @@ def main(arguments: list[str] | None = None) -> int:
         if error.errno == errno.ENOSPC:
             return _fail("the disk is full: free some space and run the command again; written files are complete")
         return _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
-    return 0
 
 
 def _fail(sentence: str) -> int:

@@ -45,6 +45,28 @@ def resume(path: str, source: str | None) -> None:
     print(f"next       neurosql sample {path} -n 64, or neurosql evaluate {path}")
 
 
+def reproduce(path: str, out: str | None, source: str | None) -> bool:
+    """Train a run again, print what differs, and return whether that is what the documentation promises."""
+    try:
+        done = app.reproduce(path, out, source, TERMINAL)
+    except Stopped:
+        raise KeyboardInterrupt("stopped; nothing can be compared") from None
+    for part in done.parts:
+        print(f"{part.name:<10} {part.words}")
+    for reason in done.reasons:
+        print(f"{'note' if done.equal else 'because':<10} {reason}")
+    if done.path is not None:
+        print(f"wrote {done.path}")
+    if done.equal:
+        print("result     reproduced, bit for bit")
+    elif done.as_promised:
+        print(f"result     not the same bits, as expected here; the last loss differs by {100 * done.loss:.2g} %")
+    else:
+        expected = "other circumstances don't explain that much" if done.reasons else "nothing here explains it"
+        print(f"result     NOT reproduced: the last loss differs by {100 * done.loss:.2g} %, and {expected}")
+    return done.as_promised
+
+
 def _say(done: Trained) -> None:
     path = done.folder.path
     for score in done.scores:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import platform
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 import neurosql
-from neurosql import errors
+from neurosql import circumstances, errors
 from neurosql.checkpoint import CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet
 from neurosql.data.given import like_samples, to_array
@@ -247,12 +246,7 @@ class Run:
             "method": self.settings.method,
             "version": neurosql.__version__,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": {
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "numpy": np.__version__,
-            },
-            "threads": torch.get_num_threads(),
+            **circumstances.here(),
             "settings": self.settings.sections(),
             "networks": {name: _network(network) for name, network in self.method.networks.items()},
             "data": self.data.record(),

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurosql import dimension, methods, networks, presets, prior
+from neurosql import circumstances, dimension, methods, networks, presets, prior
 from neurosql.checkpoint import CHECKPOINT, SPLIT, RunFolder, whole_records
 from neurosql.data import ImageSet, from_array, from_dataset
 from neurosql.data.account import account
@@ -220,6 +220,7 @@ def resume(
         most = sum(map(Tensor.numel, begun[0].values())) if begun else UNBOUNDED
         with networks.at_most(most):
             run, heldout = _prepare(images, settings)
+        run.notes += circumstances.note(config)
         run.history[:] = _recorded(folder, begun)
         folder.write_history(run.history)
         say(_summary(run, images))

@@ -92,11 +92,43 @@ def test_the_page_renders_wide_and_narrow(page, width, tmp_path):
     assert all(part.std() > 5 for part in np.array_split(pixels[:1600], 4))
 
 
+def without_policy(text):
+    """A page that also runs scripts of a test."""
+    changed = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    assert changed != text
+    return changed
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser: install chromium")
+def test_the_policy_lets_a_page_s_own_parts_through_and_nothing_else(evaluated, tmp_path):
+    own = document.table([Cell("name"), Cell("value")], [[Cell("a"), Cell("1")]])
+    picture = "".join(re.findall(r"<figure.*?</figure>", evaluated.read_text("utf-8"), re.DOTALL)[:1])
+    foreign = "<script>document.title = 'run'</script><img src=x onerror=\"document.title = 'run'\">"
+    shown, complaints = {}, {}
+    for name, body in {"clean": own + picture, "foreign": own + foreign}.items():
+        path = tmp_path / f"{name}.html"
+        path.write_text(document.page("kept", "", body), "utf-8")
+        command = [BROWSER, *FLAGS, "--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+        done = subprocess.run([*command, path.as_uri()], check=True, capture_output=True, text=True, timeout=120)
+        shown[name], complaints[name] = done.stdout, done.stderr.count("Content Security Policy")
+    assert complaints["clean"] == 0 and complaints["foreign"] >= 2
+    assert all('tabindex="0"' in text and "<title>kept" in text for text in shown.values())
+
+
+def test_every_page_has_a_policy_without_unsafe_parts(evaluated):
+    text = evaluated.read_text("utf-8")
+    (found,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
+    assert found == document.policy(document.SORT if "<script>" in text else "")
+    assert found.startswith("default-src 'none'") and "unsafe" not in found and "http" not in found
+    # The policy comes before anything that it rules on.
+    assert text.index("Content-Security-Policy") < text.index("<style>")
+
+
 @pytest.mark.skipif(BROWSER is None, reason="needs a browser: install chromium")
 @pytest.mark.parametrize("width", [1100, 400])
 def test_the_page_is_not_wider_than_its_window(evaluated, width, tmp_path):
     """With everything unfolded, too; a frame can be as narrow as a phone, a window can't."""
-    text = evaluated.read_text("utf-8").replace("<details>", "<details open>")
+    text = without_policy(evaluated.read_text("utf-8")).replace("<details>", "<details open>")
     script = "<script>parent.document.title = document.documentElement.scrollWidth</script>"
     frame = f'<body><iframe style="border: 0" width="{width}" height="900" srcdoc="{html.escape(text + script)}">'
     (tmp_path / "frame.html").write_text(f"<!doctype html><meta charset=utf-8><title></title>{frame}", "utf-8")
@@ -115,7 +147,8 @@ def test_a_click_sorts_a_table_by_its_numbers(tmp_path):
     orders = []
     for clicks in (1, 2):
         page = tmp_path / f"{clicks}.html"
-        page.write_text(document.page("t", "", document.table(heads, rows)) + click * clicks, encoding="utf-8")
+        text = without_policy(document.page("t", "", document.table(heads, rows)))
+        page.write_text(text + click * clicks, encoding="utf-8")
         command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()]
         shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
         orders.append(re.findall(r'<td class="text">(\w+)</td>', shown))

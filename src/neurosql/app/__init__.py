@@ -1,4 +1,4 @@
-"""The commands as Python functions: train, resume, sample, codes, encode, evaluate, report, describe, check, export.
+"""The commands as Python functions, from train and resume to export and reproduce.
 
 The command line, a page and a notebook call these; an `Observer` receives the progress.
 """
@@ -10,6 +10,7 @@ from neurosql.app.evaluating import evaluate
 from neurosql.app.exporting import for_sharing
 from neurosql.app.observer import Observer, Terminal
 from neurosql.app.reporting import report
+from neurosql.app.reproducing import reproduce
 from neurosql.app.sampling import sample
 from neurosql.app.training import resume, train
 
@@ -23,6 +24,7 @@ __all__ = [
     "evaluate",
     "for_sharing",
     "report",
+    "reproduce",
     "resume",
     "sample",
     "train",
