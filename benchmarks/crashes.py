@@ -5,8 +5,9 @@
 First, for each method: a small run is struck at every call by which it writes, once for each kind of fault: a kill
 before the call, a kill after half of it, a full disk, a full disk after half of it, an I/O error. The same for every
 call by which a stopped run is resumed. Then runs are killed at random moments (SIGKILL), again and again until they
-finish. With --pictures, runs have pictures and a page, as those of the command line. After each case the run is resumed: its weights and codes must be bit-equal to those
-of a run that was left alone, its history must be the same, and nothing unfinished may be left in its folder.
+finish. With --pictures, runs have pictures and a page, as those of the command line. After each case the run is
+resumed: its weights and codes must be bit-equal to those of a run that was left alone, its history must be the same,
+and nothing unfinished may be left in its folder.
 """
 
 from __future__ import annotations

@@ -43,12 +43,12 @@ def write(experiment: Experiment, path: Path, jobs: Path | None = None) -> list[
     for suffix, table in made.items():
         made_of = {"tex": tables.to_latex, "csv": tables.to_csv, "md": tables.to_markdown}
         for ending, content in ((ending, write_as(table)) for ending, write_as in made_of.items()):
-            target = path.parent / TABLES / f"{path.stem}{suffix}.{ending}"
+            target = files.inside(path.parent, TABLES) / f"{path.stem}{suffix}.{ending}"
             files.replace(target, content.encode())
             written.append(target)
     plot = plots.draw(made[""])
     if plot is not None:
-        written.append(path.parent / PICTURES / f"{path.stem}.png")
+        written.append(files.inside(path.parent, PICTURES) / f"{path.stem}.png")
         files.replace(written[-1], plot)
     done = [row for row in results if row["status"] == rows.DONE]
     drawn: dict[str, list[sheets.Sheet]] = {}

@@ -7,6 +7,7 @@ fresh clone, the page shows the sheet in pictures/.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ ACROSS = 5
 ENLARGED = 2
 GAP, LINE = 12, 20
 COLUMNS = 6
+MOST = 2**28
+"""Bytes of a picture."""
 
 Draw = Callable[[dict[str, Path], str], bytes]
 
@@ -60,10 +63,11 @@ def _sheets(
     places = [(row["data"], row["pixels"], row["latent_dim"]) for row in first if row["latent_dim"] != ""]
     for data, pixels, dim in dict.fromkeys(places):
         here = [r for r in first if (r["data"], r["pixels"]) == (data, pixels) and r["latent_dim"] in (dim, "")]
-        arrays = {str(r["arm"]): jobs / f"{r['config']}-{r['seed']}" / left for r in here}
+        arrays = {str(r["arm"]): files.inside(jobs, f"{_plain(r['config'], r['seed'])}/{left}") for r in here}
         there = {arm: file for arm, file in arrays.items() if file.is_file()}
         size = f"{pixels}px-" if sizes[data] > 1 else ""
-        kept = path.parent / PICTURES / f"{path.stem}-{prefix}{data}-{size}{dim}.png"
+        drawn = _plain(path.stem, f"{prefix}{data}", f"{size}{dim}.png")
+        kept = files.inside(path.parent, PICTURES) / drawn
         source = SOURCES.get(data)
         if there and (len(there) == len(arrays) or not kept.is_file()):
             png = draw(there, source.credit if source else "")
@@ -71,12 +75,17 @@ def _sheets(
             if source is None or source.samples_may_be_shared:
                 files.replace(kept, png)
         elif kept.is_file():
-            png = kept.read_bytes()
+            png = files.read(files.inside(path.parent, f"{PICTURES}/{drawn}"), MOST)
         else:
             continue
         words = f"{data}{f', {pixels} pixels' if size else ''}, d = {dim}, seed 0"
         found.append(Sheet(kept.name, words, png))
     return found
+
+
+def _plain(*parts: object) -> str:
+    """A file name of parts from a table, which may be a stranger's: without what leads elsewhere in a path."""
+    return re.sub(r"[^\w.+=-]|^\.", "_", "-".join(map(str, parts)))[:200]
 
 
 def contact(named: dict[str, Path], credit: str) -> bytes:
