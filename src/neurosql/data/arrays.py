@@ -65,7 +65,7 @@ def _npy(path: Path) -> np.ndarray | store.OnDisk:
         if dtype.hasobject or not dtype.itemsize:
             raise ValueError(f"it holds {'Python objects, which are never loaded' if dtype.hasobject else 'nothing'}")
         wanted = math.prod(shape) * dtype.itemsize
-        if min(shape, default=1) < 0 or file.tell() + wanted > size:
+        if any(type(side) is not int or side < 0 for side in shape) or file.tell() + wanted > size:
             raise ValueError(f"its header says shape {shape} of {dtype}, but it has {size:,} bytes")
         if wanted > store.room():
             return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
