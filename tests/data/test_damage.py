@@ -19,7 +19,8 @@ import pytest
 from PIL import Image
 
 from neurosql import InputError, data
-from neurosql.data import reading
+from neurosql.data import worker
+from neurosql.data.decode import decode, quietly
 
 COUNT = int(os.environ.get("NEUROSQL_FUZZ", "120"))
 
@@ -89,13 +90,20 @@ def damaged(content, random):
     return bytes(content)
 
 
+class InThisProcess(worker.Worker):
+    """A worker that decodes in this process, where its memory is measured."""
+
+    def ask(self, request):
+        with quietly():
+            return [one for payload, slices in request for one in decode(payload, slices, self.prep)]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_files_are_read_skipped_or_refused(kind, tmp_path, monkeypatch):
     """Each alone, or among good pictures, with and without --skip-bad; and under a wrong suffix now and then."""
     random = np.random.default_rng(KINDS.index(kind))
     monkeypatch.setenv("NEUROSQL_CACHE", str(tmp_path / "cache"))
-    # So that decoders run in this process, where their memory is measured.
-    monkeypatch.setattr(reading, "FEW", 10**6)
+    monkeypatch.setattr(worker, "Worker", InThisProcess)
     inside = tmp_path / "inside"
     inside.mkdir()
     outcomes = {"read": 0, "refused": 0}

@@ -98,7 +98,7 @@ images = data.load("grid:" + folder, gain=2.0, corner=(1, 2), cache=False)
 assert len(started) == 2, "the workers were not used"
 reading.FEW = 10**6
 alone = data.load("grid:" + folder, gain=2.0, corner=[1, 2], cache=False)
-assert len(started) == 2 and np.array_equal(images.pixels, alone.pixels)
+assert len(started) == 3 and np.array_equal(images.pixels, alone.pixels)
 assert np.allclose(images.x[:, 0], (2 * expected[:, 1:, 2:]).clip(0, 1)) and images.classes == ("a", "b")
 assert images.reading.reader == "grid" and images.reading.notes == ["grids are read down"]
 assert images.reading.preparation == {"decoder": "grid", "gain": 2.0}
@@ -114,7 +114,7 @@ for options, words in (({"gain": 0}, "gain must be positive"), ({"depth": 1}, "u
 """
 
 
-def test_a_reader_of_another_package_decodes_in_this_process_and_in_workers(package, grids):
+def test_a_reader_of_another_package_decodes_in_one_process_and_in_several(package, grids):
     packages.ran(package, "-c", READ, str(grids), str(grids.parent / "values.npy"))
 
 

@@ -40,7 +40,7 @@ def save(folder, n=12, size=(16, 16), colour=True):
 def test_the_second_reading_decodes_nothing(cache, tmp_path, monkeypatch):
     folder = save(tmp_path / "set")
     first = data.load(folder)
-    monkeypatch.setattr(reading, "decode", None)
+    monkeypatch.setattr(reading.worker, "Worker", None)
     second = data.load(folder)
     assert np.array_equal(first.x, second.x) and first.fingerprint == second.fingerprint
     assert len(list(cache.iterdir())) == 1

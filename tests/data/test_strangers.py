@@ -9,13 +9,15 @@ import struct
 import tarfile
 import time
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from neurosql import InputError, data
-from neurosql.data import store, tables, tree
+from neurosql.data import arrays, listing, picture, splits, store, tables, tree, volume
+from neurosql.data.decode import decoder_of
 
 
 def pictures(folder, n=6):
@@ -195,8 +197,6 @@ def test_arrays_by_rows_by_columns_and_of_any_type_are_read_alike(tmp_path):
 
 def test_an_array_that_is_cut_off_while_it_is_read_is_a_sentence(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((50, 64, 64)))
-    from neurosql.data import arrays
-
     found = arrays.scan(tree.Tree(tmp_path / "x.npy"), None)
     os.truncate(tmp_path / "x.npy", 20_000)
     with pytest.raises(InputError, match="was cut off while it was read"):
@@ -323,3 +323,23 @@ def test_a_bit_that_flipped_in_the_cache_is_noticed(tmp_path, monkeypatch, file)
     again = data.load(folder)
     assert (again.fingerprint, again.rows.tolist()) == kept
     assert path.read_bytes() != bytes(content)
+
+
+def test_the_documented_limits_are_those_of_the_readers():
+    text = (Path(__file__).parents[2] / "docs" / "data.md").read_text("utf-8")
+    table = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
+    mebi = 2**20
+    pictures, sounds, volumes = (decoder_of(f"neurosql.data.{name}:DECODER") for name in ("picture", "sound", "volume"))
+    for name, decoder in (("picture", pictures), ("sound", sounds), ("NIfTI volume", volumes)):
+        row = table[name]
+        assert f"{decoder.max_bytes // mebi:,} MiB" in row and f"{decoder.memory // mebi:,} MiB of memory" in row
+        assert f"{decoder.seconds:g} s" in row
+    assert f"{picture.MAX_PIXELS:,} pixels" in table["picture"]
+    assert f"{volume.MAX_VOXELS:,} voxels" in table["NIfTI volume"]
+    for words in (f"{tree.MAX_MEMBER // mebi:,} MiB", f"{tables.MAX_COLUMNS:,} columns", f"{tables.SECONDS} s"):
+        assert words in table["table"]
+    assert f"{tree.MAX_MEMBER // mebi:,} MiB; packed, {tree.MAX_RATIO} times" in table["idx"]
+    assert f"{tree.MAX_ENTRIES:,} files" in table["archive, folder"] and "256 MiB" in table["archive, folder"]
+    assert f"{arrays.MAX_RATIO} times its packed size plus {tree.MAX_SMALL // mebi} MiB" in table["`.npz`"]
+    assert f"{splits.MAX_SPLIT // mebi} MiB" in table["split file"]
+    assert f"{listing.MAX_SAMPLES:,} samples" in table["any source"]

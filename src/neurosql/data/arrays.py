@@ -35,18 +35,18 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
     """Samples and, from a `.npz`, labels and subjects: of each list above, the first key that the file has."""
     path = tree.path
     if path.suffix.lower() == ".npy":
-        array = _npy(path)
-        _check(path, array)
-        return Arrays(array)
+        on_disk = _npy(path)
+        _check(path, on_disk)
+        return Arrays(on_disk)
     with npz(path) as stored:
         names = stored.files
         key = next((k for k in IMAGE_KEYS if k in names), names[0] if len(names) == 1 else None)
         if key is None:
             found = printable(", ".join(names[:20])[:200]) or "nothing"
             raise InputError(f"{path} has no array of images: name one 'images' (found: {found})")
-        labels = next((stored[k] for k in LABEL_KEYS if k in names and k != key), None)
-        subjects = next((stored[k] for k in SUBJECT_KEYS if k in names and k != key), None)
-        values = stored[key]
+        labels = next((array(stored, k) for k in LABEL_KEYS if k in names and k != key), None)
+        subjects = next((array(stored, k) for k in SUBJECT_KEYS if k in names and k != key), None)
+        values = array(stored, key)
         _check(path, values)
     if subjects is not None and subjects.shape != (len(values),):
         raise InputError(f"{path}: subjects must have shape ({len(values)},), one per sample, got {subjects.shape}")
@@ -65,7 +65,7 @@ def _npy(path: Path) -> np.ndarray | store.OnDisk:
         if dtype.hasobject or not dtype.itemsize:
             raise ValueError(f"it holds {'Python objects, which are never loaded' if dtype.hasobject else 'nothing'}")
         wanted = math.prod(shape) * dtype.itemsize
-        if min(shape, default=1) < 0 or file.tell() + wanted > size:
+        if any(type(side) is not int or side < 0 for side in shape) or file.tell() + wanted > size:
             raise ValueError(f"its header says shape {shape} of {dtype}, but it has {size:,} bytes")
         if wanted > store.room():
             return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
@@ -91,6 +91,14 @@ def keys(path: Path) -> list[str]:
     except Exception:
         # Whoever opens it next says what is wrong.
         return []
+
+
+def array(stored: np.lib.npyio.NpzFile, name: str) -> np.ndarray:
+    """An array of a `.npz` file, which may hold other files too; a ValueError if it is none."""
+    found = stored[name]
+    if not isinstance(found, np.ndarray):
+        raise ValueError(f"{name} is no array")
+    return found
 
 
 @contextmanager

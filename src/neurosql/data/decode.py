@@ -27,6 +27,8 @@ from neurosql.errors import InputError
 from neurosql.opening import odd
 
 MAX_FILE = 2**28
+SECONDS = 60
+MEMORY = 3 * 2**30
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,10 @@ class Decoder:
     """The flag that brings files of different sizes to one size."""
     max_bytes: int = MAX_FILE
     """Larger files are refused."""
+    seconds: float = SECONDS
+    """A file that takes longer is refused."""
+    memory: int = MEMORY
+    """A file that takes more bytes of memory is refused."""
     version: int = 1
     """Increase it when the same file gives a different array: cached files are then decoded again."""
 
@@ -132,7 +138,8 @@ def decode(payload: bytes | str, slices: list[int | None], prep: Prep) -> list[D
     except Bad as bad:
         return [bad] * len(slices)
     except MemoryError:
-        return [Bad("needs more memory than there is")] * len(slices)
+        most = f"{decoder.memory >> 20:,} MiB"
+        return [Bad(f"needs more memory than there is, or than the {most} that are allowed")] * len(slices)
     except InputError as error:
         raise error
     except Exception as error:

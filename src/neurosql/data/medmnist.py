@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from neurosql.data.arrays import keys, npz
+from neurosql.data.arrays import array, keys, npz
 from neurosql.data.listing import Arrays
 from neurosql.data.tree import Tree
 from neurosql.errors import InputError
@@ -27,8 +27,8 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
     if "train_images" not in found:
         raise InputError(f"{path} is not MedMNIST: it has no 'train_images'")
     with npz(path) as stored:
-        images = {part: stored[f"{part}_images"] for part in PARTS if f"{part}_images" in found}
-        labels = {part: stored[f"{part}_labels"] for part in images if f"{part}_labels" in found}
+        images = {part: array(stored, f"{part}_images") for part in PARTS if f"{part}_images" in found}
+        labels = {part: array(stored, f"{part}_labels") for part in images if f"{part}_labels" in found}
     if not all(array.ndim for array in (*images.values(), *labels.values())):
         raise InputError(
             f"{path} must have one image and one label per sample, but one of its arrays is a single value"

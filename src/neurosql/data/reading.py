@@ -16,13 +16,13 @@ import numpy as np
 from tqdm import tqdm
 
 from neurosql.data import obstacles, store, worker
-from neurosql.data.decode import Bad, Decoded, Prep, decode, decoder_of, quietly
+from neurosql.data.decode import Bad, Decoded, Prep, decoder_of
 from neurosql.data.listing import Item
 from neurosql.data.tree import Tree
 from neurosql.errors import Obstacles
 
 FORMAT = 2
-# With fewer samples, starting processes takes longer than decoding.
+# With fewer samples, starting a second process takes longer than decoding.
 FEW = 300
 CHUNK_ROWS = 64
 CHUNK_BYTES = 2**24
@@ -103,7 +103,7 @@ def _keep(pixels: Pixels, place: store.Place) -> np.ndarray:
 
 
 class _Reading:
-    """One pass over the items, in several processes if that is faster."""
+    """One pass over the items, in processes of their own: in several if that is faster."""
 
     def __init__(self, tree: Tree, items: list[Item], prep: Prep, skip_bad: bool, folder: Path | None) -> None:
         self.tree, self.items, self.prep, self.skip_bad, self.folder = tree, items, prep, skip_bad, folder
@@ -122,24 +122,18 @@ class _Reading:
         self.notice = ""
 
     def run(self) -> Pixels:
-        count = min(worker.processors(), MAX_WORKERS, len(self.items) // CHUNK_ROWS)
+        count = max(1, min(worker.processors(), MAX_WORKERS, len(self.items) // CHUNK_ROWS))
         with tqdm(
             total=len(self.items), desc="reading", unit="sample", leave=False, disable=None, dynamic_ncols=True
         ) as bar:
-            if len(self.items) < FEW or count < 2:
-                with quietly():
-                    for payload, rows in self._tasks():
-                        self._take(rows, decode(payload, [self.items[r].slice for r in rows], self.prep))
-                        bar.update(len(rows))
-            else:
-                self._in_parallel(count, bar)
+            self._in_processes(1 if len(self.items) < FEW else count, bar)
         bad = [(self.items[row].name, reason) for row, reason in sorted(self.bad.items())]
         self._refuse(self.tree.skipped + bad)
         kept = np.flatnonzero(self.good)
         counted = {"sizes": dict(self.sizes), "modes": dict(self.modes), "channels": dict(self.channels)}
         return Pixels(self._compact(kept), kept, bad, remarks=self.remarks, notice=self.notice, **counted)
 
-    def _in_parallel(self, count: int, bar: tqdm) -> None:
+    def _in_processes(self, count: int, bar: tqdm) -> None:
         chunks = self._chunks()
         workers = [worker.Worker(self.prep) for _ in range(count)]
 
@@ -168,9 +162,11 @@ class _Reading:
             self.failure = error
         finally:
             for process in workers:
-                process.close()
+                process.stop()
             for thread in threads:
                 thread.join()
+            for process in workers:
+                process.close()
         if self.failure is not None:
             raise self.failure
 

@@ -17,7 +17,6 @@ DECIBELS = 80.0
 def _sample(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
     """A clip as a signal (1, length), or as a picture of its log-mel spectrum (1, mels, frames), in [0, 1]."""
     from scipy.io import wavfile
-    from scipy.signal import resample_poly
 
     own: AudioSettings = prep.own
     content = payload if isinstance(payload, bytes) else opening.read(payload, DECODER.max_bytes)
@@ -44,6 +43,8 @@ def _sample(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
         signal = signal.mean(1)
     signal = _middle(signal, length)
     if own.audio_rate and own.audio_rate != rate:
+        from scipy.signal import resample_poly
+
         signal = resample_poly(signal, own.audio_rate, rate).astype(np.float32)
         signal, rate = _middle(signal, round(own.audio_seconds * own.audio_rate)), own.audio_rate
     if own.audio == "waveform":

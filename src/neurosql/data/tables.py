@@ -86,7 +86,10 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
     if labels is not None and _are_real(labels):
         notes.append("the label column holds real numbers and is left out")
         labels = None
-    groups = None if subjects is None else np.asarray(subjects).astype(str)
+    try:
+        groups = None if subjects is None else np.asarray(subjects).astype(str)
+    except (ValueError, TypeError):
+        raise InputError(f"{path}: the subjects must be names or numbers") from None
     return Arrays(table, labels, groups, layout="np", columns=tuple(numbers), notes=notes, skipped=skipped)
 
 

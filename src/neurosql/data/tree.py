@@ -107,7 +107,8 @@ class Tree:
         entries = list(entries)
         for entry in entries:
             if entry.size > limit:
-                raise InputError(f"{entry.name} in {self.path} has {entry.size:,} bytes: more than {limit:,} allowed")
+                name = printable(entry.name[:100])
+                raise InputError(f"{name} in {self.path} has {entry.size:,} bytes: more than {limit:,} are refused")
         if self.kind in ("folder", "file"):
             for entry in entries:
                 yield entry, opening.read(self.location(entry) or self.path, limit)
@@ -320,5 +321,5 @@ def _is_litter(name: str) -> bool:
 
 def _bounded(content: bytes, entry: Entry, limit: int) -> bytes:
     if len(content) > limit:
-        raise InputError(f"{entry.name} has more than {limit:,} bytes")
+        raise InputError(f"{printable(entry.name[:100])} has more than {limit:,} bytes: more are refused")
     return content

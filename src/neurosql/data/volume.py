@@ -27,6 +27,7 @@ MAX_VOXELS = 2**28
 """Most voxels: each takes several floats while it is read."""
 MAX_SIDE = 2**15
 SECONDS = 300
+MEMORY = 6 * 2**30
 HEADER = 540
 
 
@@ -107,14 +108,17 @@ def _volume(payload: bytes | str, window: tuple[float, float] | None, mark: tupl
         content = head + stream.read(max(0, size - len(head)))
     kind = nibabel.Nifti2Image if _is_second(head) else nibabel.Nifti1Image
     image = nibabel.as_closest_canonical(kind.from_bytes(content))
-    values = np.asarray(image.dataobj, dtype=np.float32)
+    values = np.array(image.dataobj, dtype=np.float32)
     values = values.reshape(values.shape[:3])
     if not np.isfinite(values).all():
         raise Bad("holds NaN or infinite intensities")
     low, high = window if window is not None else np.percentile(values, [0.5, 99.5])
     if high <= low:
         low, high = float(values.min()), float(values.max())
-    return ((values - low) / max(high - low, 1e-12)).clip(0, 1).astype(np.float32)
+    for plane in values:
+        # One by one: the whole volume would take several times its memory.
+        plane[:] = ((plane - low) / max(high - low, 1e-12)).clip(0, 1)
+    return values
 
 
 def _sample(payload: bytes | str, number: int | None, prep: Prep) -> Decoded:
@@ -151,4 +155,6 @@ def _record(prep: Prep) -> dict[str, Any]:
     return {"axis": prep.own.axis, "window": prep.own.window or "0.5 to 99.5 percent"}
 
 
-DECODER = Decoder("nifti", "a NIfTI volume", _sample, NiftiSettings, _record, max_bytes=MAX_VOLUME)
+DECODER = Decoder(
+    "nifti", "a NIfTI volume", _sample, NiftiSettings, _record, max_bytes=MAX_VOLUME, seconds=SECONDS, memory=MEMORY
+)

@@ -1,10 +1,11 @@
 """A process that decodes files: requests on standard input, arrays on standard output.
 
-These are plain subprocesses, not `multiprocessing`: they neither import the caller's script again nor fork its threads,
-and a file that crashes a decoder ends only the worker.
+These are plain subprocesses, not `multiprocessing`: they neither import the caller's script again nor fork its threads.
+Files come from strangers, so such a process has few rights: see `restrict`. A file that crashes it, or takes longer
+than its decoder allows, is a bad file, and another process goes on with the next one.
 
-A request is a line of JSON, `[[path or null, bytes that follow, slices], ...]`, then those bytes. The answer is a line
-of JSON with an entry for each slice, then the bytes of the arrays that could be read.
+A request is a line of JSON, `[[path or null, bytes that follow, slices], ...]`, then those bytes. The answer for each
+file is a line of JSON with an entry for each slice, then the bytes of the arrays that could be read.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO
@@ -21,67 +24,174 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from neurosql import children
-from neurosql.data.decode import Bad, Decoded, Prep, decode, quietly
+from neurosql.data.decode import Bad, Decoded, Prep, decode, decoder_of, quietly
 from neurosql.errors import InputError
 
 PIPE = 2**20
+READY = b"ready\n"
+START = 120.0
+"""Seconds in which a process must be ready."""
+HANDLES = 64
+"""Files that a process may have open at once."""
+TICK = 0.2
 
 Request = list[tuple[bytes | str, list[int | None]]]
 Answer = list[Decoded | Bad]
 
 
 class Worker:
-    """The caller's side of one process."""
+    """The caller's side of one process. It is started when it is first asked, and again when a file has ended it."""
 
     def __init__(self, prep: Prep) -> None:
+        self.prep, self.seconds = prep, decoder_of(prep.decoder).seconds
+        self.process: subprocess.Popen[bytes] | None = None
+        self.until: float | None = None
+        """When the process will have taken too long."""
+        self.late = False
+        self.closed = threading.Event()
+
+    def ask(self, request: Request) -> Answer:
+        """The decoded files of a request."""
+        answer: Answer = []
+        left = list(request)
+        while left:
+            if self.process is None:
+                self._start()
+            done = 0
+            try:
+                assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
+                self.until = time.monotonic() + self.seconds
+                _send(self.process.stdin, left)
+                for _ in left:
+                    self.until = time.monotonic() + self.seconds
+                    answer += _receive(self.process.stdout)
+                    done += 1
+            except (OSError, EOFError, ValueError):
+                if self.closed.is_set():
+                    raise EOFError("the worker was stopped") from None
+                answer += [Bad(self._why())] * len(left[done][1])
+                done += 1
+                self._end()
+            finally:
+                self.until = None
+            left = left[done:]
+        return answer
+
+    def _start(self) -> None:
+        if self.closed.is_set():
+            raise EOFError("the worker was stopped")
         code = "from neurosql.data.worker import serve; serve()"
+        self.late = False
         self.process = subprocess.Popen(
-            children.command("-c", code, prep.to_json()),
+            children.command("-c", code, self.prep.to_json()),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=children.environment(OMP_NUM_THREADS="1"),
+            env=children.bare_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1"),
             bufsize=PIPE,
         )
         for pipe in (self.process.stdin, self.process.stdout):
             _widen(pipe)
+        self.until = time.monotonic() + START
+        threading.Thread(target=self._watch, args=(self.process,), daemon=True).start()
+        assert self.process.stdout is not None
+        if self.process.stdout.readline() != READY:
+            self._end()
+            raise InputError("a decoding process died as it began: is there enough memory?")
 
-    def ask(self, request: Request) -> Answer:
-        """The decoded files of a request."""
-        try:
-            assert self.process.stdin is not None and self.process.stdout is not None
-            _send(self.process.stdin, request)
-            return _receive(self.process.stdout)
-        except (BrokenPipeError, EOFError):
-            names = {payload for payload, _ in request if isinstance(payload, str)}
-            where = f" near {sorted(names)[0]}" if names else ""
-            raise InputError(f"a decoding process died{where}: is there enough memory?") from None
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill the process when it takes too long: whoever reads from it then finds the end of its answer."""
+        while process.poll() is None and not self.closed.wait(TICK):
+            until = self.until
+            if until is not None and time.monotonic() > until:
+                self.late = True
+                process.kill()
+
+    def _why(self) -> str:
+        """What a file did to the process, in words that follow its name."""
+        assert self.process is not None
+        if self.late:
+            return f"takes longer to decode than the {self.seconds:g} s that are allowed"
+        with suppress(subprocess.TimeoutExpired):
+            status = self.process.wait(timeout=START)
+            if status < 0:
+                return f"ended the process that decoded it ({signal.Signals(-status).name})"
+        return "ended the process that decoded it"
+
+    def _end(self) -> None:
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        process.wait()
+
+    def stop(self) -> None:
+        """End the process, and with it the answer that another thread may be waiting for."""
+        self.closed.set()
+        process = self.process
+        if process is not None:
+            process.kill()
 
     def close(self) -> None:
-        """End the process."""
-        self.process.kill()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
-        self.process.wait()
+        """End the process and close its pipes, once no other thread uses them."""
+        self.stop()
+        self._end()
 
 
 def serve() -> None:
     """The worker's side: answer requests until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prep = Prep.from_json(sys.argv[1])
+    restrict(decoder_of(prep.decoder).memory)
     incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
+    outgoing.write(READY)
+    outgoing.flush()
     with quietly():
         while line := incoming.readline():
             tasks = [(incoming.read(size) if path is None else path, slices) for path, size, slices in json.loads(line)]
-            results: Answer = []
             for payload, slices in tasks:
                 try:
-                    results += decode(payload, slices, prep)
+                    results: Answer = decode(payload, slices, prep)
                 except InputError as error:
-                    results += [Bad(str(error))] * len(slices)
-            _answer(outgoing, results)
+                    results = [Bad(str(error))] * len(slices)
+                _answer(outgoing, results)
+
+
+def restrict(memory: int) -> None:
+    """Give up the rights that decoding does not need, as far as the system lets a process do that.
+
+    No file can be written, few can be open at once, memory is limited to `memory` bytes more than now, no core is
+    dumped, no program that this process starts has more rights than it, and there is no network.
+    """
+    with suppress(ImportError):
+        import resource
+
+        limits = {"RLIMIT_CORE": 0, "RLIMIT_FSIZE": 0, "RLIMIT_NOFILE": HANDLES}
+        with suppress(OSError, ValueError), open("/proc/self/statm", encoding="ascii") as file:
+            limits["RLIMIT_AS"] = int(file.read().split()[0]) * resource.getpagesize() + memory
+        for name, most in limits.items():
+            with suppress(AttributeError, ValueError, OSError):
+                kind = getattr(resource, name)
+                hard = resource.getrlimit(kind)[1]
+                most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+                resource.setrlimit(kind, (most, most))
+    if sys.platform == "linux":
+        _without_network()
+
+
+def _without_network() -> None:
+    """Enter a network of this process's own, which leads nowhere. Only root can do that in its own name."""
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        library = ctypes.CDLL(None)
+        no_new_privileges, new_user, new_network = 38, 0x10000000, 0x40000000
+        library.prctl(no_new_privileges, 1, 0, 0, 0)
+        library.unshare(new_network if os.geteuid() == 0 else new_user | new_network)
 
 
 def _send(pipe: Any, request: Request) -> None:

@@ -19,7 +19,7 @@ from neurosql.bench import rows
 from neurosql.bench.declare import Experiment
 from neurosql.bench.jobs import PICTURES, PLANE, SAMPLES
 from neurosql.bench.sources import SOURCES
-from neurosql.data.arrays import npz
+from neurosql.data.arrays import array, npz
 from neurosql.errors import InputError
 from neurosql.report.canvas import Figure, verbatim
 from neurosql.report.pictures import draw_plane
@@ -93,7 +93,7 @@ def contact(named: dict[str, Path], credit: str) -> bytes:
     tiles = {}
     for name, path in named.items():
         with npz(path) as left:
-            images = left["samples"]
+            images = array(left, "samples")
         if images.ndim != 4 or images.dtype != np.uint8 or not 0 < images.size <= MAX_VALUES:
             raise InputError(f"{path} holds no samples: remove it")
         tiles[name] = tiled(images.astype(np.float32) / 255, COLUMNS)
@@ -124,7 +124,7 @@ def plane_sheet(named: dict[str, Path], credit: str) -> bytes:
     panels = figure.subplots(1, len(named), squeeze=False).ravel()
     for axes, (name, path) in zip(panels, named.items()):
         with npz(path) as left:
-            codes, classes = left["codes"], tuple(map(str, left["classes"].ravel()))
+            codes, classes = array(left, "codes"), tuple(map(str, left["classes"].ravel()))
             labels = left.get("labels", None)
         numbers = codes.dtype.kind == "f" and codes.ndim == 2 and codes.shape[1] == 2 and np.isfinite(codes).all()
         known = labels is None or (labels.dtype.kind in "iu" and labels.shape == (len(codes),))
