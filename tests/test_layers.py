@@ -10,7 +10,7 @@ ROOT = Path(neurosql.__file__).parent
 # From low to high: a room imports from those before it, and from itself.
 ROOMS = [
     # plain helpers
-    *("errors", "files", "registry", "children", "clock"),
+    *("errors", "memory", "files", "registry", "children", "clock"),
     # settings and records
     *("modality", "settings", "presets"),
     # the loss, the prior, the assignment
@@ -20,7 +20,18 @@ ROOMS = [
     # learning principles, data, scores
     *("methods", "data", "metrics"),
     # a run
-    *("circumstances", "training", "checkpoint", "origin", "trained_on", "fitted", "run", "estimator", "evaluate"),
+    *(
+        "circumstances",
+        "training",
+        "estimate",
+        "checkpoint",
+        "origin",
+        "trained_on",
+        "fitted",
+        "run",
+        "estimator",
+        "evaluate",
+    ),
     # what is made of runs
     *("bench", "report"),
     # what a person asks for
