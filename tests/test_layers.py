@@ -10,7 +10,7 @@ ROOT = Path(neurosql.__file__).parent
 # From low to high: a room imports from those before it, and from itself.
 ROOMS = [
     # plain helpers
-    *("errors", "visible", "locks", "opening", "files", "registry", "children", "clock", "heap"),
+    *("errors", "visible", "memory", "locks", "opening", "files", "registry", "children", "clock", "heap"),
     # settings and records
     *("modality", "settings", "presets"),
     # the loss, the prior, the assignment
@@ -20,8 +20,8 @@ ROOMS = [
     # learning principles, data, scores
     *("methods", "data", "metrics"),
     # a run
-    *("circumstances", "training", "checkpoint", "origin", "trained_on", "fitted", "restoring", "run", "estimator"),
-    *("evaluate",),
+    *("circumstances", "training", "estimate", "checkpoint", "origin", "trained_on", "fitted", "restoring", "run"),
+    *("estimator", "evaluate"),
     # what is made of runs
     *("bench", "report"),
     # what a person asks for

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from tqdm import tqdm
 
+from neurosql import memory
 from neurosql.data import ImageSet
 from neurosql.errors import InputError
 from neurosql.fitted import Run
@@ -25,6 +28,7 @@ def evaluate(
     options = options or Options()
     if options.samples < 10 or options.image_pairs < 2:
         raise InputError(f"at least 10 samples and 2 pairs are needed, got {options.samples} and {options.image_pairs}")
+    memory.require(_needed(train, options), "the evaluation", "use fewer samples, or a run on fewer images")
     result = Evaluation()
     context = Context(run, train, heldout, options, result)
     records = [record for record in _records(context) if context.applies(record)]
@@ -38,6 +42,12 @@ def evaluate(
         bar.set_postfix_str(family)
         imported(measure)(context, [record for record in records if record.family == family])
     return result
+
+
+def _needed(train: ImageSet, options: Options) -> int:
+    """Bytes: reconstructions, samples and their copies, and distances of a thousand images to all others at a time."""
+    pixels, drawn = math.prod(train.shape), max(options.samples, options.synthetic if options.downstream else 0)
+    return 4 * pixels * (3 * len(train) + 4 * drawn) + 3 * 8 * 1024 * max(len(train), drawn)
 
 
 def _records(context: Context) -> list[ScoreRecord]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 import neurosql
-from neurosql import circumstances, errors
+from neurosql import circumstances, errors, memory
 from neurosql.checkpoint import CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet
 from neurosql.data.given import like_samples, to_array
@@ -57,6 +58,8 @@ class Run:
     """Names of the files of the training images, if each has one."""
     remembered: TrainedOn | None = None
     """What an opened run remembers of its training images; see `trained_on`."""
+    expected_memory: int = 0
+    """Peak bytes of the process that training was expected to take, before it began; 0 if that was not estimated."""
 
     @property
     def has_codes(self) -> bool:
@@ -170,6 +173,9 @@ class Run:
         """`sample`, with the choice of a sampler as one value."""
         if n < 1:
             raise InputError(f"the number of samples must be at least 1, got {n}")
+        # Samples, the parts that they are made in, their codes in float64, and what a caller makes of them.
+        each = 4 * (4 * math.prod(self.data.shape) + 4 * self.settings.generator.dim)
+        memory.require(n * each, f"{n:,} samples", "draw fewer at a time, each time with another seed")
         random = torch.Generator()
         random.manual_seed(errors.seed("seed", seed)) if seed is not None else random.seed()
         images, labels = self.method.sample(n, self.class_number(label), random, self.usual if how == USUAL else how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurosql import circumstances, dimension, methods, networks, presets, prior
+from neurosql import circumstances, dimension, estimate, memory, methods, networks, presets, prior
 from neurosql.checkpoint import CHECKPOINT, SPLIT, RunFolder, whole_records
 from neurosql.data import ImageSet, from_array, from_dataset
 from neurosql.data.account import account
@@ -219,7 +220,7 @@ def resume(
             )
         most = sum(map(Tensor.numel, begun[0].values())) if begun else UNBOUNDED
         with networks.at_most(most):
-            run, heldout = _prepare(images, settings)
+            run, heldout = _prepare(images, settings, begun=True)
         run.notes += circumstances.note(config)
         run.history[:] = _recorded(folder, begun)
         folder.write_history(run.history)
@@ -243,9 +244,16 @@ def _recorded(folder: RunFolder, begun: tuple[dict[str, Tensor], dict[str, Any]]
 
 
 def _prepare(
-    images: ImageSet, settings: Settings, law: prior.Prior | None = None, chosen: np.ndarray | None = None
+    images: ImageSet,
+    settings: Settings,
+    law: prior.Prior | None = None,
+    chosen: np.ndarray | None = None,
+    begun: bool = False,
 ) -> tuple[Run, ImageSet | None]:
-    """The model before its first step, and the images held out for validation: all but the `chosen` ones, if any."""
+    """The model before its first step, and the images held out for validation: all but the `chosen` ones, if any.
+
+    The strategy of a run that has `begun` stays as it is, whatever memory there is.
+    """
     settings = settings.resolve(images.modality)
     training = settings.training
     index, heldout = np.arange(len(images)), images.validation
@@ -268,15 +276,25 @@ def _prepare(
     x, y = _tensors(images, index, device)
     settings, notes = dimension.resolved(settings, x, law)
     classes = len(images.classes) if conditional else None
+    sizes = [len(x)] if y is None or not conditional else torch.bincount(y.cpu()).tolist()
+    if not begun:
+        settings, changed = estimate.fitting(settings, sizes, math.prod(images.shape))
+        notes += changed
     method = methods.make(Task(settings, tuple(images.shape), classes, law)).to(device)
     method.attach(x, y, training.seed)
+    expected = 0
+    if device.type == "cpu":
+        more = estimate.training(method, settings, sizes, len(heldout or ()), copied=len(index) < len(images))
+        estimate.check(more)
+        expected = memory.used() + more
     origin = Origin.of(images, len(index), 0 if heldout is None else len(heldout))
     labels = None if images.labels is None else images.labels[index]
     found = images.reading.found if images.reading else 0
     split = {"count": found or len(images), **parts}
     like = images.take(np.arange(0))
     names = None if images.names is None else images.names[index]
-    return Run(settings, origin, method, like, index, labels, [], split=split, notes=notes, names=names), heldout
+    more_of_it: dict[str, Any] = {"split": split, "notes": notes, "names": names, "expected_memory": expected}
+    return Run(settings, origin, method, like, index, labels, [], **more_of_it), heldout
 
 
 def _fit(
@@ -362,4 +380,6 @@ def _summary(run: Run, images: ImageSet) -> str:
     if run.settings.method != Settings.method:
         lines.append(f"method     {run.settings.method}, {run.method.title}")
     lines += [f"{name:<10} {fact}" for name, fact in run.method.facts().items()]
+    if run.expected_memory:
+        lines.append(f"memory     about {memory.figure(run.expected_memory)}")
     return "\n".join(lines + [f"note       {note}" for note in (*run.notes, *run.method.notes())])
