@@ -213,9 +213,9 @@ def test_auto_is_the_first_device_that_there_is(monkeypatch, images, tmp_path):
     asked = []
     monkeypatch.setattr(run.torch, "empty", lambda size, device: asked.append(str(device)))
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert run._device("auto").type == "mps"
+    assert run.device_of("auto").type == "mps"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert run._device("auto").type == "cuda"
+    assert run.device_of("auto").type == "cuda"
     assert asked == ["mps", "cuda"]
 
 
