@@ -124,8 +124,9 @@ def verdict(known: Distances, kind: str, share: float, random: np.random.Generat
 
 
 def verdicts(known: Distances, kind: str, share: float, splits: int, seed: int = 0) -> list[Verdict]:
-    """The verdicts on this many splits."""
-    return [verdict(known, kind, share, np.random.default_rng([seed, number])) for number in range(splits)]
+    """The verdicts on this many splits; those without copies are other splits than those with."""
+    seeds = [[seed, int(share > 0), number] for number in range(splits)]
+    return [verdict(known, kind, share, np.random.default_rng(each)) for each in seeds]
 
 
 def found(some: list[Verdict]) -> str:
@@ -134,18 +135,18 @@ def found(some: list[Verdict]) -> str:
     return f"{any_sign:.0f} % ({clear:.0f} %)"
 
 
-def tables(sets: dict[str, Distances], splits: int, alarms: int) -> str:
+def tables(sets: dict[str, Distances], splits: int, alarms: int, seed: int = 0) -> str:
     """The power for each data set, kind and share of copies, and the false alarms."""
     lines = [f"| data | copies | {' | '.join(f'{100 * share:.0f} % of samples' for share in SHARES)} |"]
     lines.append("| --- | --- |" + " ---: |" * len(SHARES))
     for name, known in sets.items():
         for kind in known.copies:
-            cells = [found(verdicts(known, kind, share, splits)) for share in SHARES]
+            cells = [found(verdicts(known, kind, share, splits, seed)) for share in SHARES]
             lines.append(f"| {name} | {kind} | {' | '.join(cells)} |")
             print(lines[-1], flush=True)
     lines += ["", "| data | images | verdicts some | verdicts clear |", "| --- | ---: | ---: | ---: |"]
     for name, known in sets.items():
-        got = verdicts(known, "", 0.0, alarms, seed=1)
+        got = verdicts(known, "", 0.0, alarms, seed)
         counts = " | ".join(f"{got.count(kind)} of {alarms}" for kind in ("some", "clear"))
         lines.append(f"| {name} | {len(known.real[0]):,} | {counts} |")
         print(lines[-1], flush=True)
@@ -165,6 +166,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=MOST, help="images of each data set")
     parser.add_argument("--splits", type=int, default=POWER, help="splits for each kind and share of copies")
     parser.add_argument("--alarms", type=int, default=FALSE_ALARMS, help="splits without copies")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the splits")
     parser.add_argument("--out", type=Path, default=RESULT)
     chosen = parser.parse_args()
     if chosen.data is None:
@@ -175,7 +177,7 @@ def main() -> None:
         cost = Cost.named(presets.settings().resolve(images.modality).latent.cost)
         sets[name] = distances(images, cost)
         print(f"{name}: {len(images):,} images of {images.shape}, {cost}", flush=True)
-    chosen.out.write_text(f"{tables(sets, chosen.splits, chosen.alarms)}\n", "utf-8")
+    chosen.out.write_text(f"{tables(sets, chosen.splits, chosen.alarms, chosen.seed)}\n", "utf-8")
     print(f"wrote {chosen.out}")
 
 

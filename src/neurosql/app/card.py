@@ -64,9 +64,9 @@ def measured(scores: Sequence[Score]) -> list[str]:
         return ["Neither copies nor membership were measured: run `neurosql evaluate` before you share a model."]
     found = []
     if close is not None:
-        score, interval, what = close
+        score, interval, look = close
         verdict, why = verdict_of(score)
-        words = in_words(score.value, interval, score.n, why, what)
+        words = in_words(score.value, interval, score.n, why, look)
         found.append(f"Signs that samples are copies: {verdict}. {words} {FOLLOWS.get(verdict, '')}".rstrip())
     found.append(f"Membership: {told or 'not measured.'}")
     return found

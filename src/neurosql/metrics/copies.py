@@ -13,7 +13,7 @@ from neurosql.metrics import memorisation as judge
 from neurosql.metrics.context import Context
 from neurosql.metrics.measure import Measure
 from neurosql.metrics.memorisation import EXPECTED, Memorisation, Verdict, memorisation
-from neurosql.metrics.moved import WHAT, moved_memorisation
+from neurosql.metrics.moved import LOOSE, moved_memorisation
 from neurosql.metrics.records import CLOSE, MOVED
 from neurosql.metrics.score import Score
 
@@ -21,6 +21,7 @@ RECONSTRUCTED = 500
 """Judge at most this many reconstructions."""
 SEVERITY = get_args(Verdict)
 """The verdicts, the best first."""
+SECOND = "a second look: the interval is a 99 % one"
 GIVEN_AWAY = "reconstructions: what the codes give away"
 
 
@@ -44,12 +45,12 @@ def suspiciously_close(context: Context) -> dict[str, Any]:
     moved = moved_memorisation(context.samples, context.train.x, context.heldout.x, context.train.subjects)
     if _severity(moved.verdict) > _severity(found.verdict):
         context.result.memorisation = moved
-    return {CLOSE.name: shares, MOVED.name: _share(moved, f"{moved.verdict}: {moved.reason}")}
+    return {CLOSE.name: shares, MOVED.name: _share(moved, f"{moved.verdict}: {moved.reason} ({SECOND})")}
 
 
-def decisive(scores: Sequence[Score]) -> tuple[Score, tuple[float, float], str] | None:
-    """The score of copies with the worst verdict, its interval, and what samples were compared with; None without."""
-    known = {CLOSE.name: judge.WHAT, MOVED.name: WHAT}
+def decisive(scores: Sequence[Score]) -> tuple[Score, tuple[float, float], judge.Look] | None:
+    """The score of copies with the worst verdict, its interval, and how copies were looked for; None without."""
+    known = {CLOSE.name: judge.PLAIN, MOVED.name: LOOSE}
     there = [
         (score, score.interval, known[score.name])
         for score in scores
@@ -64,7 +65,7 @@ def _severity(verdict: str) -> int:
 
 def verdict_of(score: Score) -> tuple[str, str]:
     """The verdict in the note of a score of copies, and its reason."""
-    verdict, _, why = score.note.partition(": ")
+    verdict, _, why = score.note.removesuffix(f" ({SECOND})").partition(": ")
     return verdict, why
 
 

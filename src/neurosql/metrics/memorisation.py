@@ -36,7 +36,7 @@ import torch
 from neurosql.cost import Cost
 from neurosql.errors import InputError
 from neurosql.metrics.arrays import takes_tensors
-from neurosql.metrics.statistics import proportion_interval
+from neurosql.metrics.statistics import LEVEL, proportion_interval
 
 EXPECTED = 0.01
 """The share of honest samples that are suspicious by chance."""
@@ -50,8 +50,6 @@ LEAST_VARIED = 20
 TINY = 1e-12
 
 Verdict = Literal["no sign", "some", "clear"]
-WHAT = "a training image"
-"""What samples are compared with, in the words of the verdict."""
 Nearest = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """`nearest(indices)`: which of these images is nearest to each sample, counted within them, and its loss, (m,) each."""
 FOLLOWS: dict[str, str] = {
@@ -60,6 +58,19 @@ FOLLOWS: dict[str, str] = {
     "clear": "Do not share samples of this model as anonymous or as new: some of them show training images.",
 }
 """What follows from each verdict, for whoever wants to use the samples."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One way to look for copies."""
+
+    what: str
+    """What samples are compared with, in the words of the verdict."""
+    level: float = LEVEL
+    """Level of the interval. Whoever looks twice has two chances of a false alarm: the second look is stricter."""
+
+
+PLAIN = Look("a training image")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +87,7 @@ class Memorisation:
     """Number of held-out images."""
     threshold: float
     """q: samples with a ratio of the two losses below it are suspicious."""
-    what: str = WHAT
-    """What samples are compared with, in words."""
+    look: Look = PLAIN
     varied: int | None = None
     """How many different samples there are, if some may be so alike that they count as one; None counts all."""
 
@@ -108,10 +118,10 @@ class Memorisation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the share: `share_interval`; all shares, if the samples are too alike to say anything."""
+        """The interval of the share: `share_interval`; all shares, if the samples are too alike to say anything."""
         if self.trials < LEAST_VARIED and self.varied is not None:
             return 0.0, 1.0
-        return share_interval(self.share, self.trials, self.heldout)
+        return share_interval(self.share, self.trials, self.heldout, self.look.level)
 
     @property
     def copies(self) -> int:
@@ -144,18 +154,19 @@ class Memorisation:
 
     def sentence(self) -> str:
         """The verdict in words, with the figures that it is based on."""
-        found = in_words(self.share, self.interval, len(self.distances), self.reason, self.what)
+        found = in_words(self.share, self.interval, len(self.distances), self.reason, self.look)
         return f"memorisation: {self.verdict}. {found}"
 
 
-def share_interval(share: float, samples: int, heldout: int) -> tuple[float, float]:
-    """95 % interval of the share of suspicious samples, for any samples and held-out images in these numbers.
+def share_interval(share: float, samples: int, heldout: int, level: float = LEVEL) -> tuple[float, float]:
+    """Interval of the share of suspicious samples, for any samples and held-out images in these numbers.
 
     Wilson's interval has the chance in the samples. The chance in the threshold is that of 1 % seen among `heldout`; it
     widens the interval by as much, so that the lower end is above 1 % only if it was above all that chance explains.
     """
     few = min(heldout, samples)
-    (low, high), (least, most) = proportion_interval(share * samples, samples), proportion_interval(EXPECTED * few, few)
+    low, high = proportion_interval(share * samples, samples, level)
+    least, most = proportion_interval(EXPECTED * few, few, level)
     return max(0.0, low - (most - EXPECTED)), min(1.0, high + (EXPECTED - least))
 
 
@@ -180,12 +191,12 @@ def reason(interval: tuple[float, float], copies: int | None) -> str:
     return f"chance alone gives {100 * EXPECTED:.0f} %, and {what}"
 
 
-def in_words(share: float, interval: tuple[float, float], samples: int, why: str, what: str = WHAT) -> str:
+def in_words(share: float, interval: tuple[float, float], samples: int, why: str, look: Look = PLAIN) -> str:
     """The share of suspicious samples with its interval, and the reason of the verdict, in one sentence."""
     low, high = interval
     return (
-        f"{100 * share:.1f} % of {samples:,} samples are suspiciously close to {what} (95 % interval "
-        f"{100 * low:.1f} to {100 * high:.1f} %); {why}."
+        f"{100 * share:.1f} % of {samples:,} samples are suspiciously close to {look.what} "
+        f"({100 * look.level:.0f} % interval {100 * low:.1f} to {100 * high:.1f} %); {why}."
     )
 
 

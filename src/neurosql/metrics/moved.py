@@ -19,15 +19,14 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from neurosql.metrics.memorisation import Memorisation, enough, judged
+from neurosql.metrics.memorisation import Look, Memorisation, enough, judged
 
 BLUR, PER_SIDE = 2.0, 14
 """Standard deviation of the blur, in pixels; in images of fewer than 28 pixels per side, the side over 14."""
 SHIFTS = ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0))
 """Pixels down and across."""
 CHUNK = 1024
-WHAT = "a training image, as it is, shifted, mirrored, blurred or noisy"
-"""What samples are compared with, in the words of the verdict."""
+LOOSE = Look("a training image, as it is, shifted, mirrored, blurred or noisy", level=0.99)
 
 
 def moved_memorisation(
@@ -49,7 +48,7 @@ def moved_memorisation(
 def varied(found: Memorisation) -> Memorisation:
     """The result, with samples that are nearest to the same training image counted as one: once blurred, samples of a
     model that has learned little are all alike."""
-    return replace(found, what=WHAT, varied=len(np.unique(found.nearest)))
+    return replace(found, look=LOOSE, varied=len(np.unique(found.nearest)))
 
 
 def smoothed(x: np.ndarray) -> np.ndarray:

@@ -106,10 +106,10 @@ def copying(scores: Sequence[Score], shown: bool = True) -> tuple[str, str]:
     worst = decisive(scores)
     if worst is None:
         return "Not measured: that takes at least 20 samples of the same origin that were not trained on.", UNSEEN
-    found, interval, what = worst
+    found, interval, look = worst
     verdict, reason = verdict_of(found)
     where = "" if verdict == "no sign" or not shown else " The most suspicious ones are shown below, under Details."
-    told = f"{in_words(found.value, interval, found.n, reason, what)} {FOLLOWS.get(verdict, '')}".rstrip()
+    told = f"{in_words(found.value, interval, found.n, reason, look)} {FOLLOWS.get(verdict, '')}".rstrip()
     return f"{VERDICTS.get(verdict, verdict)}.", told + where
 
 
