@@ -96,8 +96,9 @@ def keys(path: Path) -> list[str]:
 def array(stored: np.lib.npyio.NpzFile, name: str) -> np.ndarray:
     """An array of a `.npz` file, which may hold other files too; a ValueError if it is none."""
     found = stored[name]
-    if not isinstance(found, np.ndarray):
-        raise ValueError(f"{name} is no array")
+    if not isinstance(found, np.ndarray) or not found.dtype.itemsize:
+        # Values of no bytes take no room in the file, however many there are, but time to copy.
+        raise ValueError(f"{name} is no array of values")
     return found
 
 
