@@ -10,7 +10,7 @@ ROOT = Path(neurosql.__file__).parent
 # From low to high: a room imports from those before it, and from itself.
 ROOMS = [
     # plain helpers
-    *("errors", "opening", "files", "registry", "children", "clock"),
+    *("errors", "intake", "files", "registry", "children", "clock"),
     # settings and records
     *("modality", "settings", "presets"),
     # the loss, the prior, the assignment
