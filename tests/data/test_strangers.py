@@ -184,6 +184,18 @@ def test_labels_of_medmnist_that_are_no_labels_are_refused(tmp_path, what):
         data.load(tmp_path / "x.npz")
 
 
+def test_values_of_no_bytes_can_not_be_without_number(tmp_path):
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": "|V0", "fortran_order": False, "shape": (256, 65535, 4294967295)}
+    )
+    for name in ("images", "train_images"):
+        with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+            archive.writestr(f"{name}.npy", head.getvalue())
+        with pytest.raises(InputError, match="no array of values"):
+            data.load(tmp_path / "x.npz")
+
+
 def test_arrays_by_rows_by_columns_and_of_any_type_are_read_alike(tmp_path):
     values = np.random.default_rng(0).random((9, 8, 8))
     expected = values.astype(np.float32)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from neurosql import children, files, opening
+from neurosql import children, files, intake
 from neurosql.bench import rows, sources
 from neurosql.bench.declare import Experiment, Job
 from neurosql.bench.jobs import JOB, JOBS, LEFT, LOG, REASON, RESULT
@@ -46,7 +46,7 @@ class Plan:
 
     def folder(self, job: Job) -> Path:
         """The folder that a job works in; an InputError if it leads out of the folder of the results."""
-        return opening.inside(self.out, self.out / JOBS / job.folder)
+        return intake.inside(self.out, self.out / JOBS / job.folder)
 
     def table(self, experiment: str) -> Path:
         """The table of an experiment's runs."""
@@ -191,7 +191,7 @@ def _collect(plan: Plan, job: Job, status: int) -> rows.Row:
 
     folder = plan.folder(job)
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        result = json.loads(opening.read(opening.inside(plan.out, folder / RESULT), rows.MAX_BYTES))
+        result = json.loads(intake.read(intake.inside(plan.out, folder / RESULT), rows.MAX_BYTES))
         return rows.from_record(result | rows.identity(job))
     reason = f"ended with status {status}"
     with suppress(OSError):
@@ -338,8 +338,8 @@ def merge(experiments: Iterable[Experiment], budget: str, out: Path, others: lis
         for left in sorted(path for name in LEFT for path in folder.glob(f"{JOBS}/*/{name}")):
             target = out / left.relative_to(folder)
             if not target.exists():
-                content = opening.read(opening.inside(folder, left), MAX_LEFT)
-                files.replace(opening.inside(out, target), content)
+                content = intake.read(intake.inside(folder, left), MAX_LEFT)
+                files.replace(intake.inside(out, target), content)
     return counts
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from neurosql import files, opening
+from neurosql import files, intake
 from neurosql.bench.declare import NAME, Job
 from neurosql.errors import InputError
 from neurosql.metrics.column import Column
@@ -96,7 +96,7 @@ def is_table(path: Path) -> bool:
     """Whether a file begins like a table of runs; what is no file, or a link to somewhere else, does not."""
     head = ",".join(IDENTITY).encode()
     try:
-        with opening.regular(opening.inside(path.parent, path)) as file:
+        with intake.regular(intake.inside(path.parent, path)) as file:
             return file.read(len(head)) == head
     except (OSError, InputError):
         return False
@@ -135,7 +135,7 @@ def read(path: Path) -> dict[Key, Row]:
 def read_lines(path: Path) -> list[dict[str, str]]:
     """The lines of a CSV file as text, by heading."""
     folder = path.parent.parent if path.parent.name == SCORES else path.parent
-    content = opening.read(opening.inside(folder, path), MAX_BYTES)
+    content = intake.read(intake.inside(folder, path), MAX_BYTES)
     try:
         table = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""), restval="", restkey="")
         return [dict(line) for line in table]
@@ -193,7 +193,7 @@ def write_lines(path: Path, heads: Iterable[str], lines: Iterable[Row]) -> None:
     table.writeheader()
     table.writerows({name: _text(value) for name, value in line.items()} for line in lines)
     folder = path.parent.parent if path.parent.name == SCORES else path.parent
-    files.replace(opening.inside(folder, path), text.getvalue().encode())
+    files.replace(intake.inside(folder, path), text.getvalue().encode())
 
 
 def record(row: Row) -> dict[str, Any]:

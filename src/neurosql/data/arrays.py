@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from neurosql import opening
+from neurosql import intake
 from neurosql.data import store
 from neurosql.data.imageset import guess_layout
 from neurosql.data.listing import Arrays
@@ -55,7 +55,7 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
 
 def _npy(path: Path) -> np.ndarray | store.OnDisk:
     """The array of a `.npy` file: only what is used of it is read, and one that is larger than memory is mapped."""
-    with _readable(path), opening.regular(path) as file:
+    with _readable(path), intake.regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0)):
@@ -86,7 +86,7 @@ def _check(path: Path, values: np.ndarray | store.OnDisk) -> None:
 def keys(path: Path) -> list[str]:
     """The names of the arrays in a `.npz` file, without reading them; empty if it is not such a file."""
     try:
-        with opening.regular(path) as file, zipfile.ZipFile(file) as archive:
+        with intake.regular(path) as file, zipfile.ZipFile(file) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist()]
     except Exception:
         # Whoever opens it next says what is wrong.
@@ -96,15 +96,16 @@ def keys(path: Path) -> list[str]:
 def array(stored: np.lib.npyio.NpzFile, name: str) -> np.ndarray:
     """An array of a `.npz` file, which may hold other files too; a ValueError if it is none."""
     found = stored[name]
-    if not isinstance(found, np.ndarray):
-        raise ValueError(f"{name} is no array")
+    if not isinstance(found, np.ndarray) or not found.dtype.itemsize:
+        # Values of no bytes take no room in the file, however many there are, but time to copy.
+        raise ValueError(f"{name} is no array of values")
     return found
 
 
 @contextmanager
 def npz(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
     """Open a `.npz` file; one that unpacks to an absurd size is refused."""
-    with _readable(path), opening.regular(path) as file:
+    with _readable(path), intake.regular(path) as file:
         with zipfile.ZipFile(file) as archive:
             # Masks and zeros compress well, but not without limit.
             unpacked = sum(info.file_size for info in archive.infolist())

@@ -24,7 +24,7 @@ from PIL import Image
 
 from neurosql.data.tree import page, page_in, words_of
 from neurosql.errors import InputError
-from neurosql.opening import odd
+from neurosql.intake import odd
 
 MAX_FILE = 2**28
 SECONDS = 60

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neurosql import opening
+from neurosql import intake
 from neurosql.data.audio import AudioSettings
 from neurosql.data.decode import Bad, Decoded, Decoder, Prep
 
@@ -19,7 +19,7 @@ def _sample(payload: bytes | str, _: int | None, prep: Prep) -> Decoded:
     from scipy.io import wavfile
 
     own: AudioSettings = prep.own
-    content = payload if isinstance(payload, bytes) else opening.read(payload, DECODER.max_bytes)
+    content = payload if isinstance(payload, bytes) else intake.read(payload, DECODER.max_bytes)
     rate, samples = wavfile.read(io.BytesIO(content))
     rate = int(rate)
     if not 100 <= rate <= 1_000_000:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from neurosql import opening
+from neurosql import intake
 from neurosql.data.listing import PARTS
 from neurosql.data.tree import words_of
 from neurosql.errors import InputError
@@ -158,7 +158,7 @@ def read_split(path: str | Path, n: int) -> dict[str, np.ndarray]:
     if not Path(path).exists():
         raise InputError(f"no such split file: {path}")
     try:
-        content = json.loads(opening.read(path, MAX_SPLIT))
+        content = json.loads(intake.read(path, MAX_SPLIT))
         parts = {name: _positions(name, content[name]) for name in PARTS if content.get(name)}
     except InputError:
         raise

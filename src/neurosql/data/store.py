@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from neurosql import opening
+from neurosql import intake
 from neurosql.errors import InputError
 
 PIXELS = "pixels.npy"
@@ -199,7 +199,7 @@ class OnDisk:
         # Runs of neighbouring rows are read at once.
         edges = np.flatnonzero(np.diff(index) != 1) + 1
         try:
-            with opening.regular(self.path) as file:
+            with intake.regular(self.path) as file:
                 for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(index)]):
                     file.seek(self.start + int(index[first]) * size if first < last else 0)
                     if not _fill(file, view[first * size : last * size]):

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from neurosql import opening
+from neurosql import intake
 from neurosql.data import store
 from neurosql.data.listing import MAX_SAMPLES, Arrays
 from neurosql.data.tree import MAX_MEMBER, Tree, page, printable, words_of
@@ -49,7 +49,7 @@ def scan(tree: Tree, settings: DataSettings) -> Arrays:
     if words := page(path):
         raise InputError(f"{path} can't be read as a table: {words}")
     try:
-        with opening.regular(path) as file:
+        with intake.regular(path) as file:
             columns = (_parquet if path.suffix.lower() == ".parquet" else _csv)(path, file).joined()
     except OSError as error:
         raise InputError(f"{path} can't be read: {error.strerror or words_of(error)}") from None

@@ -14,7 +14,7 @@ from gzip import GzipFile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from neurosql import opening
+from neurosql import intake
 from neurosql.errors import InputError
 
 MAX_ENTRIES = 2_000_000
@@ -76,7 +76,7 @@ class Tree:
         if stat.S_ISDIR(status.st_mode):
             self.kind = "folder"
             found = self._walk()
-        elif words := opening.odd(status.st_mode):
+        elif words := intake.odd(status.st_mode):
             raise InputError(f"{path} is {words}: give a file or a folder")
         elif name.endswith(ARCHIVES):
             self.kind = "zip" if name.endswith(".zip") else "tar"
@@ -111,7 +111,7 @@ class Tree:
                 raise InputError(f"{name} in {self.path} has {entry.size:,} bytes: more than {limit:,} are refused")
         if self.kind in ("folder", "file"):
             for entry in entries:
-                yield entry, opening.read(self.location(entry) or self.path, limit)
+                yield entry, intake.read(self.location(entry) or self.path, limit)
             return
         try:
             yield from self._unpacked(entries, limit)
@@ -120,7 +120,7 @@ class Tree:
 
     def _unpacked(self, entries: list[Entry], limit: int) -> Iterator[tuple[Entry, bytes]]:
         if self.kind == "zip":
-            with opening.regular(self.path) as file, zipfile.ZipFile(file) as archive:
+            with intake.regular(self.path) as file, zipfile.ZipFile(file) as archive:
                 stored = {_clean(name): name for name in archive.namelist()}
                 for entry in entries:
                     if entry.name not in stored:
@@ -223,7 +223,7 @@ def printable(text: str) -> str:
 def page(path: Path) -> str | None:
     """A sentence if the file is a web page, which a failed download often leaves under the right name; else None."""
     try:
-        with opening.regular(path) as file:
+        with intake.regular(path) as file:
             return page_in(file.read(256))
     except (OSError, InputError):
         return None
@@ -238,7 +238,7 @@ def page_in(start: bytes) -> str | None:
 
 
 def _zip(path: Path) -> Iterator[tuple[str, int, bool]]:
-    with opening.regular(path) as file, zipfile.ZipFile(file) as archive:
+    with intake.regular(path) as file, zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             if info.flag_bits & 1:
                 raise InputError(f"{path} is encrypted: unpack it first")
@@ -260,7 +260,7 @@ def _tar(path: Path) -> Iterator[tuple[str, int, bool]]:
 @contextmanager
 def _tar_file(path: Path, at_once: int) -> Iterator[tarfile.TarFile]:
     """A tar archive, packed by gzip or not, from which nothing larger than `at_once` is read in one go."""
-    with opening.regular(path) as file:
+    with intake.regular(path) as file:
         packed = file.read(2) == b"\x1f\x8b"
         size = file.seek(0, os.SEEK_END)
         file.seek(0)

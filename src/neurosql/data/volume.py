@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from neurosql import opening
+from neurosql import intake
 from neurosql.data.decode import Bad, Decoded, Decoder, Prep
 from neurosql.data.nifti import NiftiSettings
 from neurosql.data.picture import centre, resize_float
@@ -89,7 +89,7 @@ def _silence() -> Iterator[None]:
 @contextmanager
 def _stream(payload: bytes | str) -> Iterator[Any]:
     """The unpacked content, to be read piece by piece."""
-    with io.BytesIO(payload) if isinstance(payload, bytes) else opening.regular(payload) as file:
+    with io.BytesIO(payload) if isinstance(payload, bytes) else intake.regular(payload) as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         yield gzip.GzipFile(fileobj=file) if packed else file

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from neurosql import files, opening
+from neurosql import files, intake
 from neurosql.bench import compare, rows
 from neurosql.bench.compare import Table
 from neurosql.bench.declare import Experiment, Job
@@ -44,12 +44,12 @@ def write(experiment: Experiment, path: Path, jobs: Path | None = None) -> list[
         made_of = {"tex": tables.to_latex, "csv": tables.to_csv, "md": tables.to_markdown}
         for ending, content in ((ending, write_as(table)) for ending, write_as in made_of.items()):
             target = path.parent / TABLES / f"{path.stem}{suffix}.{ending}"
-            files.replace(opening.inside(path.parent, target), content.encode())
+            files.replace(intake.inside(path.parent, target), content.encode())
             written.append(target)
     plot = plots.draw(made[""])
     if plot is not None:
         written.append(path.parent / PICTURES / f"{path.stem}.png")
-        files.replace(opening.inside(path.parent, written[-1]), plot)
+        files.replace(intake.inside(path.parent, written[-1]), plot)
     done = [row for row in results if row["status"] == rows.DONE]
     drawn: dict[str, list[sheets.Sheet]] = {}
     for kind, title, draw in (

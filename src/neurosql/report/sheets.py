@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from neurosql import files, opening
+from neurosql import files, intake
 from neurosql.bench import rows
 from neurosql.bench.declare import Experiment
 from neurosql.bench.jobs import PICTURES, PLANE, SAMPLES
@@ -68,7 +68,7 @@ def _sheets(
     for data, pixels, dim in dict.fromkeys(places):
         here = [r for r in first if (r["data"], r["pixels"]) == (data, pixels) and r["latent_dim"] in (dim, "")]
         arrays = {str(r["arm"]): jobs / f"{r['config']}-{r['seed']}" / left for r in here}
-        there = {arm: opening.inside(jobs, file) for arm, file in arrays.items() if file.is_file()}
+        there = {arm: intake.inside(jobs, file) for arm, file in arrays.items() if file.is_file()}
         size = f"{pixels}px-" if sizes[data] > 1 else ""
         kept = path.parent / PICTURES / f"{path.stem}-{prefix}{data}-{size}{dim}.png"
         source = SOURCES.get(data)
@@ -76,9 +76,9 @@ def _sheets(
             png = draw(there, source.credit if source else "")
             # Samples of some data sets may be viewed but not shared: no file of them is kept.
             if source is None or source.samples_may_be_shared:
-                files.replace(opening.inside(path.parent, kept), png)
+                files.replace(intake.inside(path.parent, kept), png)
         elif kept.is_file():
-            png = opening.read(opening.inside(path.parent, kept), MAX_PICTURE)
+            png = intake.read(intake.inside(path.parent, kept), MAX_PICTURE)
             if not png.startswith(PNG):
                 raise InputError(f"{kept} is no PNG: remove it")
         else:
