@@ -136,7 +136,8 @@ def test_the_search_does_not_know_the_codes_of_training_images(model, sets):
 
 
 def test_at_most_so_many_images_are_tried_and_the_seed_says_which(model, sets, monkeypatch):
-    monkeypatch.setattr(membership, "MOST", 40)
+    for name in ("MOST", "SEARCHED"):
+        monkeypatch.setattr(membership, name, 40)
     found, other = attacked(model, sets)[0], attacked(model, sets, seed=5)[0]
     assert {(score.n, score.n_real) for score in found.values()} == {(40, 40)}
     assert other[BY_LOSS].value != found[BY_LOSS].value

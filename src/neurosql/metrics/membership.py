@@ -32,6 +32,8 @@ from neurosql.metrics.statistics import auc_interval
 
 MOST = 500
 """Use at most this many training images, and as many others."""
+SEARCHED = 300
+"""The same, where the code of each image has to be searched for."""
 STEPS = 20
 """Steps of the search for a code: fewer than `encode` takes, so that many images can be tried."""
 FALSE_ALARMS = 0.01
@@ -62,20 +64,20 @@ def by_loss(context: Context) -> Measure | dict[str, Measure]:
             return method.encode(torch.from_numpy(x).to(method.device), steps=STEPS, afresh=True)[2].cpu().numpy()
         return context.run.encode(x)[2]
 
-    return _judged(context, losses)
+    return _judged(context, losses, SEARCHED if isinstance(method, Searched) else MOST)
 
 
 def by_sample(context: Context) -> Measure | dict[str, Measure]:
     """The AUC of the loss between images and the nearest of the evaluation's samples."""
     if context.unseen is None:
         return {}
-    return _judged(context, lambda x: nearest_images(context.cost, x, context.samples)[1])
+    return _judged(context, lambda x: nearest_images(context.cost, x, context.samples)[1], MOST)
 
 
-def _judged(context: Context, number: Callable[[np.ndarray], np.ndarray]) -> Measure:
+def _judged(context: Context, number: Callable[[np.ndarray], np.ndarray], most: int) -> Measure:
     """How well a number, lower for training images, tells them from others."""
     assert context.unseen is not None
-    count = min(MOST, len(context.train), len(context.unseen))
+    count = min(most, len(context.train), len(context.unseen))
     chosen = [drawn(images, count, context.options.seed) for images in (context.train, context.unseen)]
     inside, outside = (number(images.x) for images in chosen)
     return membership(inside, outside, (chosen[0].subjects, chosen[1].subjects))
