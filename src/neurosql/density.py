@@ -100,10 +100,17 @@ class Mixture:
 
         With one class, its density applies to all rows of z; with n classes, the density of class i applies to row i.
         """
-        weights, means, factors = (part.to(z) for part in (self.weights, self.means, self.factors))
-        whitened = torch.linalg.solve_triangular(factors, (z[:, None] - means)[..., None], upper=False)[..., 0]
+        used = (self.weights > 0).any(0)
+        weights, means, factors = (part[:, used].to(z) for part in (self.weights, self.means, self.factors))
         volume = factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        each = weights.log() - 0.5 * whitened.square().sum(-1) - volume
+        if len(weights) == 1:
+            # All rows at once for each factor: a copy of every factor for every row would be gigabytes.
+            centred = (z - means[0, :, None]).mT
+            norms = torch.linalg.solve_triangular(factors[0], centred, upper=False).square().sum(1).T
+        else:
+            centred = (z[:, None] - means)[..., None]
+            norms = torch.linalg.solve_triangular(factors, centred, upper=False)[..., 0].square().sum(-1)
+        each = weights.log() - 0.5 * norms - volume
         return each.logsumexp(1) - 0.5 * self.dim * math.log(2 * math.pi)
 
     def in_units(self, shift: Tensor, factor: float) -> Mixture:
