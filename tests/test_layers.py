@@ -20,8 +20,8 @@ ROOMS = [
     # learning principles, data, scores
     *("methods", "data", "metrics"),
     # a run
-    *("circumstances", "training", "estimate", "checkpoint", "origin", "trained_on", "fitted", "restoring", "run"),
-    *("estimator", "evaluate"),
+    *("circumstances", "training", "estimate", "checkpoint", "origin", "recorded", "trained_on", "fitted"),
+    *("restoring", "run", "estimator", "evaluate"),
     # what is made of runs
     *("bench", "report"),
     # what a person asks for

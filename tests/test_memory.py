@@ -1,6 +1,7 @@
 """Memory: what there is, what a run will need, and what happens if it is too much."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -91,7 +92,7 @@ def test_what_is_expected_is_said_and_what_is_too_much_is_refused_with_both_figu
     np.save(tmp_path / "x.npy", images(60).x[:, 0])
     quick = ["--generator", "mlp", "--width", "8", "--epochs", "1", "--out", str(tmp_path / "run")]
     assert main(["train", str(tmp_path / "x.npy"), *quick]) == 0
-    assert "\nmemory     about 0." in capsys.readouterr().out
+    assert re.search(r"\nmemory     about [\d.]+ [MG]B\n", capsys.readouterr().out)
     monkeypatch.setattr(memory, "available", lambda: 10**5)
     quick[-1] = str(tmp_path / "other")
     assert main(["train", str(tmp_path / "x.npy"), *quick, "--strategy", "dense"]) == 2

@@ -2,6 +2,7 @@
 
 import io
 import re
+import subprocess
 import sys
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import neurosql
+from neurosql import children
 from neurosql.app.observer import Terminal, wrapped
 from neurosql.data import from_array
 
@@ -63,3 +65,17 @@ def test_the_progress_bar_fits_and_says_how_far_it_is_and_how_good(monkeypatch):
     assert max(map(len, shown)) <= 80
     last = [line for line in shown if "held out" in line][-1]
     assert re.match(r"(epoch|closing) \d+/\d+ +\d+% \|.*\| [\d:?]+ left, loss \d\.\d{3}, held out \d\.\d{3}$", last)
+
+
+def test_a_run_is_described_without_torch(tmp_path):
+    images = from_array(np.random.default_rng(0).random((40, 8, 8)))
+    neurosql.fit(images, preset="plain", generator="mlp", width=8, epochs=1, out=tmp_path / "run")
+    code = "import sys; from neurosql.cli import main; main(['info', sys.argv[1]]); print('torch' in sys.modules)"
+    done = subprocess.run(
+        children.command("-c", code, str(tmp_path / "run")),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=children.environment(),
+    )
+    assert "state      finished after 1 epochs" in done.stdout and done.stdout.splitlines()[-1] == "False"

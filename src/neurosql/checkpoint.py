@@ -1,5 +1,7 @@
 """The files of a run, safetensors and JSON, and how they are read; each is replaced as a whole or not at all.
 
+Torch is imported when tensors are read or written, so that a run can be described without it.
+
 A run folder may come from a stranger: nothing is read or written through a link that leads out of it, and what is read
 has a limit.
 """
@@ -13,15 +15,15 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import safetensors
-import safetensors.torch
-import torch
-from torch import Tensor
 
 from neurosql import files, locks
 from neurosql.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = 2
 
@@ -173,6 +175,8 @@ class RunFolder:
 
     def write_tensors(self, name: str, tensors: dict[str, Tensor], plain: dict[str, Any] | None = None) -> None:
         """Write tensors by name, and plain values as JSON in the file's header, so that both are replaced together."""
+        import safetensors.torch
+
         stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         # One entry alone: safetensors writes several in any order, and equal runs have equal files.
         text = json.dumps((plain or {}) | {DIGEST: _digest(stored, plain or {})})
@@ -190,24 +194,24 @@ class RunFolder:
 
     def read_plain(self, name: str) -> dict[str, Any]:
         """The plain values of a file of tensors, without reading the tensors."""
-        with self._opened(name) as file:
+        with self._opened(name, "np") as file:
             return _plain(file)
 
     def shapes(self, name: str) -> dict[str, tuple[int, ...]]:
         """The shapes of the tensors of a file, without reading them."""
-        with self._opened(name) as file:
+        with self._opened(name, "np") as file:
             return {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
 
     @contextmanager
-    def _opened(self, name: str) -> Iterator[Any]:
-        """A file of tensors."""
+    def _opened(self, name: str, framework: str = "pt") -> Iterator[Any]:
+        """A file of tensors. What holds no tensors, such as its header, is read without torch as `np`."""
         path = self.path / name
         if not os.path.lexists(path):
             raise InputError(f"{self.path} has no {name}: the run was stopped before its first checkpoint")
         try:
             real = files.inside(self.path, name)
             files.must_be_plain(real)
-            with safetensors.safe_open(real, "pt") as file:
+            with safetensors.safe_open(real, framework) as file:
                 yield file
         except InputError:
             raise
@@ -267,6 +271,8 @@ def _line(figures: dict[str, Any]) -> bytes:
 
 def _digest(tensors: dict[str, Tensor], plain: dict[str, Any]) -> str:
     """A digest of tensors and plain values: a flipped bit does not go unnoticed."""
+    import torch
+
     found = hashlib.blake2b(json.dumps(plain).encode(), digest_size=16)
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()

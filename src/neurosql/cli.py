@@ -284,9 +284,18 @@ class Info:
     """Run folder."""
 
     def __call__(self) -> None:
-        from neurosql import commands
+        if self.run is None:
+            from neurosql import commands
 
-        commands.info(self.run)
+            commands.installation()
+            return
+        # Without `commands`, which imports torch.
+        from neurosql.app.describing import describe
+        from neurosql.app.observer import tell
+
+        for lines in describe(self.run):
+            # A table is not wrapped.
+            (print if "\n" in lines else tell)(lines)
 
 
 @dataclass(frozen=True)

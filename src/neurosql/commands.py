@@ -163,18 +163,13 @@ def list_weights() -> None:
         print(f"{name:<11} {path if path.is_file() else f'missing, get it with: neurosql weights fetch {name}'}")
 
 
-def info(path: str | None) -> None:
-    """Describe a run, or this installation."""
-    if path is None:
-        print(f"neurosql   {neurosql.__version__}")
-        print(f"python     {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}")
-        print(f"devices    cpu ({torch.get_num_threads()} threads)" + (", cuda" if torch.cuda.is_available() else ""))
-        for part, how in engine.describe().items():
-            print(f"{part:<10} {how}")
-        return
-    for lines in app.describe(path):
-        # A table is not wrapped.
-        (print if "\n" in lines else tell)(lines)
+def installation() -> None:
+    """Describe this installation."""
+    print(f"neurosql   {neurosql.__version__}")
+    print(f"python     {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}")
+    print(f"devices    cpu ({torch.get_num_threads()} threads)" + (", cuda" if torch.cuda.is_available() else ""))
+    for part, how in engine.describe().items():
+        print(f"{part:<10} {how}")
 
 
 def data_check(source: str, how: DataSettings, seed: int, sheet: str | None) -> None:

@@ -1,13 +1,10 @@
-"""From a run folder back to its model, and what the folder says about it: its settings, its data, how far it is.
+"""From a run folder back to its model.
 
 The folder may come from a stranger: what does not belong together is refused in one sentence.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +13,19 @@ import torch
 from torch import Tensor
 
 from neurosql import methods, networks, prior
-from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder
+from neurosql.checkpoint import CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet
 from neurosql.data.columns import Columns
 from neurosql.errors import InputError
 from neurosql.fitted import RANGES, STATISTICS, STEP, Run
 from neurosql.methods.base import Task
 from neurosql.origin import Origin
-from neurosql.settings import DataSettings, Sampling, Settings, former
+from neurosql.recorded import damage_of, origin_of, settings_of
+from neurosql.settings import Sampling, former
 from neurosql.settings.checks import check_types
 from neurosql.settings.sections import AUTO
 from neurosql.trained_on import TrainedOn
 from neurosql.training import Trainer, Used
-
-FINISHED, STOPPED, INTERRUPTED = "finished", "stopped", "interrupted"
 
 
 def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = None) -> Run:
@@ -77,18 +73,6 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
         return run
 
 
-@contextmanager
-def damage_of(path: str | Path) -> Iterator[None]:
-    """Say that a run is damaged where its files do not hold what they should."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, AssertionError) as error:
-        words = str(error).strip().splitlines()
-        raise InputError(f"{path} is damaged: {words[0][:300] if words else type(error).__name__}") from error
-
-
 def used_by(folder: RunFolder) -> Used:
     """What the training of a run used."""
     with damage_of(folder.path / USED):
@@ -103,58 +87,6 @@ def _columns(weights: dict[str, Tensor], data: Origin) -> Columns | None:
         return None
     low, high, whole = (weights[name].numpy() for name in RANGES)
     return Columns(low, high, whole, data.columns, data.column_types)
-
-
-def origin_of(config: dict[str, Any]) -> Origin:
-    """What a run was trained on, from its config."""
-    try:
-        return Origin.from_record(config["data"])
-    except InputError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"the run does not say what it was trained on: {error}") from None
-
-
-def settings_of(config: dict[str, Any]) -> Settings:
-    """The settings in a run's config."""
-    try:
-        return Settings.from_sections(config["method"], config["settings"])
-    except InputError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"the run's settings can't be read: {error}") from None
-
-
-def is_finished(folder: RunFolder) -> bool:
-    """Whether the training has finished and its model was written."""
-    return state_of(folder) == FINISHED
-
-
-def state_of(folder: RunFolder) -> str:
-    """Whether a run is finished, was stopped and can go on, or was interrupted: killed, or ended by an error."""
-    if not folder.has(CHECKPOINT):
-        # A run that was trained here has a checkpoint: one with a model was saved from Python, or tidied up.
-        return FINISHED if folder.has(MODEL) else INTERRUPTED
-    plain = folder.read_plain(CHECKPOINT)
-    # What it has used is written last when it is stopped.
-    kept = folder.has(MODEL) and folder.has(USED) and folder.read_object(USED).get("steps") == plain.get("step")
-    complete = plain.get("complete")
-    if complete is None:
-        # Runs of version 0.1.0 do not say that they are complete.
-        phase, epoch, last = (plain.get(name) for name in ("phase", "epoch", "closing_epochs"))
-        complete = kept and phase == "closing" and isinstance(epoch, int) and isinstance(last, int) and epoch >= last
-    if complete is True:
-        return FINISHED
-    return STOPPED if kept and not folder.was_left() else INTERRUPTED
-
-
-def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
-    """How the samples of a run were read, with its own split if one was made, and the seed."""
-    origin = origin_of(folder.config())
-    how = DataSettings.from_record(origin.settings)
-    if origin.divided:
-        how = dataclasses.replace(how, split=str(folder.path / SPLIT))
-    return how, origin.seed
 
 
 def check_progress(tensors: dict[str, Tensor], plain: dict[str, Any], n: int) -> None:

@@ -24,29 +24,12 @@ from neurosql.errors import InputError
 from neurosql.fitted import Run
 from neurosql.methods.base import Task
 from neurosql.origin import Origin
-from neurosql.restoring import (
-    FINISHED,
-    INTERRUPTED,
-    STOPPED,
-    check_moments,
-    check_progress,
-    damage_of,
-    device_of,
-    is_finished,
-    open_run,
-    origin_of,
-    reading_of,
-    settings_of,
-    state_of,
-    used_by,
-)
+from neurosql.recorded import damage_of, is_finished, origin_of, reading_of, settings_of, state_of
+from neurosql.restoring import check_moments, check_progress, device_of, open_run, used_by
 from neurosql.settings import DataSettings, Settings
 from neurosql.training import Diverged, Stopped, Trainer
 
 __all__ = [
-    "FINISHED",
-    "INTERRUPTED",
-    "STOPPED",
     "Beginning",
     "damage_of",
     "fit",

@@ -1,18 +1,25 @@
 """The commands as Python functions, from train and resume to export and reproduce.
 
-The command line, a page and a notebook call these; an `Observer` receives the progress.
+The command line, a page and a notebook call these; an `Observer` receives the progress. Each is imported on first use:
+what needs no torch does not wait for it.
 """
 
-from neurosql.app.checking import check_data
-from neurosql.app.describing import describe
-from neurosql.app.encoding import codes, encode
-from neurosql.app.evaluating import evaluate
-from neurosql.app.exporting import for_sharing
-from neurosql.app.observer import Observer, Terminal
-from neurosql.app.reporting import report
-from neurosql.app.reproducing import reproduce
-from neurosql.app.sampling import sample
-from neurosql.app.training import resume, train
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from neurosql.app.checking import check_data
+    from neurosql.app.describing import describe
+    from neurosql.app.encoding import codes, encode
+    from neurosql.app.evaluating import evaluate
+    from neurosql.app.exporting import for_sharing
+    from neurosql.app.observer import Observer, Terminal
+    from neurosql.app.reporting import report
+    from neurosql.app.reproducing import reproduce
+    from neurosql.app.sampling import sample
+    from neurosql.app.training import resume, train
 
 __all__ = [
     "Observer",
@@ -29,3 +36,16 @@ __all__ = [
     "sample",
     "train",
 ]
+
+_HOMES = {
+    **{"check_data": "checking", "describe": "describing", "codes": "encoding", "encode": "encoding"},
+    **{"evaluate": "evaluating", "for_sharing": "exporting", "Observer": "observer", "Terminal": "observer"},
+    **{"report": "reporting", "reproduce": "reproducing", "sample": "sampling", "resume": "training"},
+    **{"train": "training"},
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"neurosql.app.{_HOMES[name]}"), name)

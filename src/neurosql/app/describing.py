@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from neurosql import run as runs
+from neurosql import recorded
 from neurosql.checkpoint import CONFIG, SCORES, USED, RunFolder
 from neurosql.errors import InputError
-from neurosql.metrics.copies import as_judged_today
+from neurosql.metrics.records import CLOSE
 from neurosql.metrics.score import Score, table
 from neurosql.visible import in_one_line
 
@@ -18,7 +18,7 @@ def describe(path: str | Path) -> list[str]:
     """The lines of `neurosql info`; names from the run's files are made visible, the last but one may be a table."""
     folder = RunFolder.existing(path)
     config = folder.config()
-    records, state, holder = folder.history(), runs.state_of(folder), folder.holder()
+    records, state, holder = folder.history(), recorded.state_of(folder), folder.holder()
     lines = [f"run        {path} (neurosql {config.get('version')}, {config.get('created')})", *_model(config)]
     lines += _used(folder)
     lines.append(f"state      {state if holder is None else 'in use'} after {len(records)} epochs")
@@ -29,13 +29,13 @@ def describe(path: str | Path) -> list[str]:
         lines.append("last epoch " + ", ".join(f"{name} {value:.4f}" for name, value in figures.items()))
     lines = [in_one_line(line) for line in lines]
     if scores := folder.read_object(SCORES):
-        lines.append(table(as_judged_today(Score.from_record(record)) for record in scores.values()))
-    next_step = f"neurosql sample {path} -n 64" if state == runs.FINISHED else f"neurosql resume {path}"
+        lines.append(table(map(_judged, scores.values())))
+    next_step = f"neurosql sample {path} -n 64" if state == recorded.FINISHED else f"neurosql resume {path}"
     return [*lines, in_one_line(f"next       {next_step}")]
 
 
 def _model(config: dict[str, Any]) -> Iterator[str]:
-    settings, origin = runs.settings_of(config), runs.origin_of(config)
+    settings, origin = recorded.settings_of(config), recorded.origin_of(config)
     yield f"data       {origin.description}, from {origin.source}"
     yield f"method     {settings.method}{', class-conditional' if settings.generator.conditional else ''}"
     found = config.get("networks", {})
@@ -50,8 +50,21 @@ def _model(config: dict[str, Any]) -> Iterator[str]:
 def _used(folder: RunFolder) -> Iterator[str]:
     if not folder.has(USED):
         return
-    used = runs.used_by(folder)
-    yield (
-        f"used       {used.steps:,} steps, {used.images:,} images, {used.seconds:.0f} s, "
-        f"{used.peak_memory / 2**30:.2f} GiB"
-    )
+    found = folder.read_object(USED)
+    named = {name: found.get(name) for name in ("steps", "images", "seconds", "peak_memory")}
+    numbers = [value for value in named.values() if isinstance(value, (int, float))]
+    if len(numbers) < len(named):
+        raise InputError(f"{folder.path / USED} does not say what the training used")
+    steps, images, seconds, memory = numbers
+    yield f"used       {steps:,} steps, {images:,} images, {seconds:.0f} s, {memory / 2**30:.2f} GiB"
+
+
+def _judged(record: dict[str, Any]) -> Score:
+    """A score; that of copies, if an evaluation has found one, with the verdict that its figures stand for."""
+    score = Score.from_record(record)
+    if score.name != CLOSE.name:
+        return score
+    # Only here is torch imported: most runs can be described without it.
+    from neurosql.metrics.copies import as_judged_today
+
+    return as_judged_today(score)

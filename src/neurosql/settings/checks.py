@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from neurosql.errors import InputError
 
-LARGEST = 2**63
+LARGEST = 2**64
 """Whole numbers are smaller: they must fit into 64 bits."""
 LONGEST = 2**16
 """Most characters of a text."""
