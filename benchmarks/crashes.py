@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import io
 import itertools
 import json
 import os
@@ -32,7 +31,7 @@ import faults
 import numpy as np
 import torch
 
-from neurosql import InputError, app, commands, data, presets
+from neurosql import InputError, app, data, presets, recorded
 from neurosql import run as runs
 from neurosql.checkpoint import CODES, CONFIG, MODEL, RunFolder
 from neurosql.data import ImageSet
@@ -66,9 +65,7 @@ class Story:
         """A run that was struck is not called finished, unless its model is whole."""
         if not (path / CONFIG).exists():
             return
-        with contextlib.redirect_stdout(io.StringIO()) as said:
-            commands.info(str(path))
-        if "finished" in said.getvalue() and not self._same_model(path):
+        if any("finished" in line for line in app.describe(path)) and not self._same_model(path):
             raise Lost("info calls it finished")
 
     def check(self, path: Path) -> None:
@@ -77,7 +74,7 @@ class Story:
             raise Lost("other weights or codes")
         if _history(path) != _history(self.reference):
             raise Lost("another history")
-        if runs.state_of(RunFolder(path)) != runs.FINISHED:
+        if recorded.state_of(RunFolder(path)) != recorded.FINISHED:
             raise Lost("it is not called finished")
         names = {entry.relative_to(path).as_posix() for entry in path.rglob("*")}
         expected = {entry.relative_to(self.reference).as_posix() for entry in self.reference.rglob("*")}

@@ -12,7 +12,7 @@ import pytest
 from crashes import tiny_images
 from fuzz_runs import Fuzzer
 
-from neurosql import InputError, app, networks, open_run
+from neurosql import InputError, app, networks, open_run, recorded
 from neurosql import run as runs
 from neurosql.app.sampling import folder_names
 from neurosql.checkpoint import CONFIG, MODEL, RunFolder
@@ -166,4 +166,4 @@ def test_values_are_of_the_kind_that_their_field_says():
 def test_info_of_a_finished_run_says_so(run, capsys):
     assert main(["info", str(run)]) == 0
     assert "finished after" in capsys.readouterr().out
-    assert runs.state_of(RunFolder(run)) == runs.FINISHED
+    assert recorded.state_of(RunFolder(run)) == recorded.FINISHED

@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 
-from neurosql import InputError, children, files, locks
+from neurosql import InputError, children, files, locks, recorded
 from neurosql import run as runs
 from neurosql.app import training
 from neurosql.checkpoint import CHECKPOINT, CONFIG, LOCK, MODEL, SPLIT, RunFolder
@@ -177,7 +177,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(there, images, tm
     for name in there[1:]:
         (path / name).write_text((path / name).read_text())
     if CONFIG in there:
-        assert runs.state_of(RunFolder(path)) == runs.INTERRUPTED
+        assert recorded.state_of(RunFolder(path)) == recorded.INTERRUPTED
         assert main(["info", str(path)]) == 0 and "interrupted after" in capsys.readouterr().out
     else:
         with pytest.raises(InputError, match="interrupted before its settings"):
@@ -216,10 +216,10 @@ def test_a_run_is_finished_stopped_or_interrupted(images, tmp_path, monkeypatch)
     with pytest.raises(MemoryError):
         train(images, tmp_path / "interrupted")
     for name in ("finished", "stopped", "interrupted"):
-        assert runs.state_of(RunFolder(tmp_path / name)) == name
+        assert recorded.state_of(RunFolder(tmp_path / name)) == name
     # Killed, and not even able to let go of its lock.
     (tmp_path / "stopped" / LOCK).write_text("{}")
-    assert runs.state_of(RunFolder(tmp_path / "stopped")) == "interrupted"
+    assert recorded.state_of(RunFolder(tmp_path / "stopped")) == "interrupted"
 
 
 def test_weights_and_codes_of_two_moments_are_not_used_together(images, tmp_path):
