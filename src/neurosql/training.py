@@ -219,12 +219,12 @@ class Trainer:
 
     def _check_sizes(self) -> None:
         """Refuse weights and running statistics that are not finite, or so large that what follows can't be."""
-        sizes = [
-            torch.linalg.vector_norm(tensor.detach(), ord=math.inf)
-            for tensor in self._network_tensors()
-            if tensor.is_floating_point() and tensor.numel()
-        ]
-        largest = float(torch.stack(sizes).max())
+        tensors = [tensor.detach() for tensor in self._network_tensors() if tensor.is_floating_point()]
+        # The largest weight takes twenty times as long to find as the norm, which is no smaller.
+        norms = torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors])
+        if bool((norms <= LARGEST_WEIGHT).all()):
+            return
+        largest = float(torch.stack([tensor.abs().max() for tensor in tensors if tensor.numel()]).max())
         if not largest <= LARGEST_WEIGHT:
             raise NotFinite("a weight is not finite" if not math.isfinite(largest) else f"a weight is {largest:.1g}")
 
