@@ -32,6 +32,9 @@ SEVERAL = "reference"
 """The common name of floors with different meanings."""
 LATEX_ARROW = {1: r"$\uparrow$", -1: r"$\downarrow$", 0: ""}
 
+ACROSS = 8
+"""Most columns of figures that fit a page of 1,100 pixels."""
+
 
 def figure(value: float) -> str:
     """A number as text, with three or four digits."""
@@ -100,12 +103,41 @@ def in_the_paper(score: str) -> str:
 
 
 def to_html(table: Table) -> str:
-    """An HTML table: one line per contender, floors under each group, the paper's figures beside ours."""
-    places = layout(table)
+    """HTML tables that fit a page: one line per contender, floors under each group, the paper's figures beside ours."""
+    some = in_parts(layout(table))
+    return "".join(_part(table, places, last=places is some[-1]) for places in some)
+
+
+def in_parts(places: list[Column | str]) -> list[list[Column | str]]:
+    """The columns in parts of at most `ACROSS`: reconstructions are not out of sight to the right of samples.
+
+    Scores of samples and all others stay apart, and the paper's figure beside the score that it belongs to.
+    """
+    scores: list[list[Column | str]] = []
+    for place in places:
+        if isinstance(place, str) and scores:
+            scores[-1].append(place)
+        else:
+            scores.append([place])
+    if len(places) <= ACROSS:
+        return [places]
+    parts: list[list[Column | str]] = []
+    of_samples = False
+    for score in scores:
+        own = not isinstance(score[0], str) and score[0].mode == "sampled"
+        if not parts or own != of_samples or len(parts[-1]) + len(score) > ACROSS:
+            parts.append([])
+        parts[-1] += score
+        of_samples = own
+    return parts
+
+
+def _part(table: Table, places: list[Column | str], last: bool) -> str:
+    """One of the tables; the last one also has the verdicts on copies."""
     heads = [*factor_heads(table), Cell("method", left=True, stays=True)]
     for place in places:
         heads.append(Cell(place, below=in_the_paper(place)) if isinstance(place, str) else _head(place))
-    heads += [Cell("copies", left=True)] if table.verdicts else []
+    heads += [Cell("copies", left=True)] if table.verdicts and last else []
     lines: list[list[Cell]] = []
     kinds: list[str] = []
     for number, (group, arm) in enumerate(table.lines):
@@ -115,12 +147,12 @@ def to_html(table: Table) -> str:
                 row.append(_printed(table, group, arm, place))
             else:
                 row.append(_shown(table, group, arm, place))
-        row += [Cell(table.verdicts.get((group, arm), ""), left=True)] if table.verdicts else []
+        row += [Cell(table.verdicts.get((group, arm), ""), left=True)] if table.verdicts and last else []
         lines.append(row)
         kinds.append("first" if number and table.lines[number - 1][0] != group else "")
-        last = number + 1 == len(table.lines) or table.lines[number + 1][0] != group
+        ends = number + 1 == len(table.lines) or table.lines[number + 1][0] != group
         floors = _floors(table, group)
-        if last and floors:
+        if ends and floors:
             row = [*factors_of(table, group), Cell(floor_name(floors), left=True, stays=True)]
             for place in places:
                 floor = None if isinstance(place, str) else floors.get(place)
