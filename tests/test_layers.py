@@ -10,7 +10,7 @@ ROOT = Path(neurosql.__file__).parent
 # From low to high: a room imports from those before it, and from itself.
 ROOMS = [
     # plain helpers
-    *("errors", "visible", "memory", "locks", "intake", "files", "registry", "children", "clock", "heap"),
+    *("errors", "visible", "memory", "locks", "intake", "files", "registry", "children", "signals", "clock", "heap"),
     # settings and records
     *("modality", "settings", "presets"),
     # the loss, the prior, the assignment

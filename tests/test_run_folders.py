@@ -18,7 +18,8 @@ from neurosql.checkpoint import CHECKPOINT, CONFIG, LOCK, MODEL, SPLIT, RunFolde
 from neurosql.cli import main
 from neurosql.data import from_array
 from neurosql.settings import Settings
-from neurosql.training import Stopped, Trainer, _stop_on_signal
+from neurosql.signals import asked_to_stop
+from neurosql.training import Stopped, Trainer
 
 TINY = dict(generator="mlp", width=8, epochs=4, batch_size=20, every=2, validate_every=2, checkpoint_every=2)
 FLAGS = ["--generator", "mlp", "--width", "8", "--epochs", "2", "--every", "2"]
@@ -251,12 +252,12 @@ def test_more_training_that_was_killed_at_its_beginning_is_no_run(images, tmp_pa
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_every_polite_signal_asks_and_none_that_is_ignored(number):
-    with _stop_on_signal() as asked:
+    with asked_to_stop() as asked:
         os.kill(os.getpid(), number)
         assert asked()
     before = signal.signal(number, signal.SIG_IGN)
     try:
-        with _stop_on_signal() as asked:
+        with asked_to_stop() as asked:
             os.kill(os.getpid(), number)
             assert not asked()
     finally:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from neurosql import signals
 from neurosql.errors import InputError, NotFinite
 from neurosql.methods.average import Average
 from neurosql.methods.base import Batch, Method, must_be_finite
@@ -115,7 +114,7 @@ class Trainer:
     def run(self) -> None:
         """Train to the end of the budget, or until `Stopped` or `Diverged`."""
         try:
-            with _stop_on_signal() as stop, self._bar() as bar:
+            with signals.asked_to_stop() as stop, self._bar() as bar:
                 while not self._finished():
                     for batch in self._epoch_batches():
                         self._take_step(batch)
@@ -418,30 +417,3 @@ def _peak_memory(device: torch.device) -> int:
 
 def _cosine(done: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
-
-
-@contextmanager
-def _stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """A function that says whether Ctrl-C, a termination signal or the end of the terminal's session has been received.
-
-    A second Ctrl-C stops at once; every file is then still the old one or the new one.
-    """
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
-        return
-
-    def ask(number: int, frame: Any) -> None:
-        if asked.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked.set()
-
-    # Whoever ignores a signal, as nohup does, wants the training to go on.
-    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, ask) for number in heard}
-    try:
-        yield asked.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
