@@ -1,6 +1,7 @@
 """Shared by the tests: small real images, and where the optional large ones are."""
 
 import os
+import signal
 from pathlib import Path
 
 # Without it, scikit-learn's checks skip one of theirs; scipy reads it when it is first imported.
@@ -51,3 +52,11 @@ def shared_data():
     if not folder or not Path(folder).is_dir():
         pytest.skip("needs the real data sets: set NEUROSQL_DATA to their folder")
     return Path(folder)
+
+
+def pytest_configure(config):
+    """Hear the signals that tests send, also if the tests were started in the background, where SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_IGN:
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
