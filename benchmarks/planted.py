@@ -9,6 +9,10 @@ mirrored. The command writes, for each kind and share of copies, the share of sp
 `neurosql evaluate` is *some* or *clear* (the power), and the false alarms without any copies, to results/planted.md.
 docs/evaluation.md quotes the tables; `python docs/figures.py` copies them.
 
+Samples of a model that has learned little are alike, and may all be near one training image by a single coincidence. So
+the command also counts false alarms on samples of models that saw none of the images: normal laws in the first few
+principal components of other images.
+
 All distances between images are computed once, so that a split is a choice of rows and columns.
 """
 
@@ -16,8 +20,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +33,7 @@ from neurosql.cost import Cost
 from neurosql.data import ImageSet
 from neurosql.metrics import moved
 from neurosql.metrics.copies import SEVERITY
-from neurosql.metrics.memorisation import Verdict, judged
+from neurosql.metrics.memorisation import PLAIN, Verdict, judged
 
 MOST = 1600
 """Images of a data set that are used."""
@@ -40,6 +44,8 @@ NOISE, BLUR = 0.05, 1.0
 """Standard deviation of the noise, where pixels are in [0, 1], and of the blur in pixels."""
 FALSE_ALARMS, POWER = 500, 50
 """Splits without copies, and splits for each kind and share of copies."""
+LEARNT, COMPONENTS = 400, (0, 1, 2, 5)
+"""Images that models which have learned little are fitted to, and their components; 0 is the mean alone, with noise."""
 RESULT = Path(__file__).parent.parent / "results" / "planted.md"
 
 Change = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -62,24 +68,44 @@ class Distances:
     copies: dict[str, tuple[np.ndarray, ...]]
     """The same for each kind of copy: between a copy of each image and any image."""
     subjects: np.ndarray | None
+    others: dict[int, tuple[np.ndarray, ...]]
+    """The same for samples of models that saw none of the images, by the number of their components."""
 
 
-def distances(images: ImageSet, cost: Cost, kinds: tuple[str, ...] = tuple(CHANGES), seed: int = 0) -> Distances:
-    """The losses between images, and between copies of them and images."""
-    x, random = images.x, np.random.default_rng(seed)
+def distances(
+    images: ImageSet, cost: Cost, kinds: tuple[str, ...] = tuple(CHANGES), learnt: int = LEARNT, seed: int = 0
+) -> Distances:
+    """The losses between images, and between copies of them and images; models are fitted to the last few images."""
+    random = np.random.default_rng(seed)
+    x, apart = images.x[: len(images) - learnt], images.x[len(images) - learnt :]
     real, others = torch.from_numpy(x), moved.features(x)
 
-    def to_real(made: np.ndarray) -> tuple[np.ndarray, ...]:
+    def to_real(made: np.ndarray, own: bool = True) -> tuple[np.ndarray, ...]:
         losses = cost.matrix(torch.from_numpy(np.ascontiguousarray(made)), real)
         looser = torch.full_like(losses, torch.inf)
         for view in moved.views(moved.smoothed(made)):
             squares = moved.squares(view, others)
             # A copy and its own image: the difference of large squares has no digits left for these.
-            squares.diagonal().copy_((view - others).square().sum(1))
+            if own:
+                squares.diagonal().copy_((view - others).square().sum(1))
             looser = torch.minimum(looser, squares.sqrt_())
         return losses.numpy(), looser.numpy()
 
-    return Distances(to_real(x), {kind: to_real(CHANGES[kind](x, random)) for kind in kinds}, images.subjects)
+    return Distances(
+        to_real(x),
+        {kind: to_real(CHANGES[kind](x, random)) for kind in kinds},
+        None if images.subjects is None else images.subjects[: len(x)],
+        {count: to_real(little_learnt(apart, count, random), own=False) for count in COMPONENTS if learnt},
+    )
+
+
+def little_learnt(x: np.ndarray, components: int, random: np.random.Generator) -> np.ndarray:
+    """As many samples as images x (n, c, h, w) of the normal law in their first principal components, with noise."""
+    rows = x.reshape(len(x), -1).astype(np.float64)
+    _, sizes, directions = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
+    codes = random.standard_normal((len(x), components)) * sizes[:components] / np.sqrt(len(x))
+    made = rows.mean(0) + codes @ directions[:components] + 0.01 * random.standard_normal(rows.shape)
+    return made.clip(0, 1).reshape(x.shape).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -107,19 +133,25 @@ def split(known: Distances, random: np.random.Generator) -> tuple[np.ndarray, np
 
 
 def verdict(known: Distances, kind: str, share: float, random: np.random.Generator) -> Verdict:
-    """The verdict on one split with this share of copies among the stand-ins: the worse of both distances."""
+    """The verdict on one split with this share of copies among the stand-ins."""
     train, heldout, standing = split(known, random)
     copies = random.choice(train, round(share * len(standing)), replace=False)
     replaced = random.permutation(len(standing))[: len(copies)]
+    rows = [real[standing] for real in known.real]
+    if len(copies):
+        for each, copied in zip(rows, known.copies[kind]):
+            each[replaced] = copied[copies]
+    return worse(known, rows, train, heldout)
+
+
+def worse(known: Distances, rows: Sequence[np.ndarray], train: np.ndarray, heldout: np.ndarray) -> Verdict:
+    """The worse verdict of both distances, from those of samples (m, n) to all images."""
     subjects = None if known.subjects is None else known.subjects[train]
     found: list[Verdict] = []
-    for number, real in enumerate(known.real):
-        to_train, to_heldout = (Columns(real[np.ix_(standing, part)]) for part in (train, heldout))
-        if len(copies):
-            for columns, part in ((to_train, train), (to_heldout, heldout)):
-                columns.rows[replaced] = known.copies[kind][number][np.ix_(copies, part)]
+    for each, look in zip(rows, (PLAIN, moved.LOOSE)):
+        to_train, to_heldout = (Columns(each[:, part]) for part in (train, heldout))
         result = judged(to_train.nearest, to_heldout.nearest, (len(train), len(heldout)), subjects)
-        found.append((moved.varied(result) if number else result).verdict)
+        found.append(replace(result, look=look).verdict)
     return max(found, key=SEVERITY.index)
 
 
@@ -127,6 +159,12 @@ def verdicts(known: Distances, kind: str, share: float, splits: int, seed: int =
     """The verdicts on this many splits; those without copies are other splits than those with."""
     seeds = [[seed, int(share > 0), number] for number in range(splits)]
     return [verdict(known, kind, share, np.random.default_rng(each)) for each in seeds]
+
+
+def verdicts_on_others(known: Distances, components: int, splits: int, seed: int = 0) -> list[Verdict]:
+    """The verdicts on samples of a model that saw none of the images, in this many splits of them."""
+    parts = (split(known, np.random.default_rng([seed, 2, number]))[:2] for number in range(splits))
+    return [worse(known, known.others[components], *each) for each in parts]
 
 
 def found(some: list[Verdict]) -> str:
@@ -150,13 +188,21 @@ def tables(sets: dict[str, Distances], splits: int, alarms: int, seed: int = 0) 
         counts = " | ".join(f"{got.count(kind)} of {alarms}" for kind in ("some", "clear"))
         lines.append(f"| {name} | {len(known.real[0]):,} | {counts} |")
         print(lines[-1], flush=True)
+    lines += ["", "| data | components of the model | verdicts some | verdicts clear |", "| --- | ---: | ---: | ---: |"]
+    for name, known in sets.items():
+        for components in known.others:
+            got = verdicts_on_others(known, components, alarms, seed)
+            counts = " | ".join(f"{got.count(kind)} of {alarms}" for kind in ("some", "clear"))
+            lines.append(f"| {name} | {components} | {counts} |")
+            print(lines[-1], flush=True)
     return "\n".join(lines)
 
 
 def read(name: str, root: Path, most: int) -> ImageSet:
-    """At most so many images of a data set, of all its parts."""
+    """At most so many images of a data set, and those that models are fitted to, of all its parts, in random order."""
     grouped = {"group": "near-duplicates"} if name == "oasis" else {}
-    return data.load(f"{name}:{root / name}", limit=most, **grouped)
+    images = data.load(f"{name}:{root / name}", limit=most + LEARNT, **grouped)
+    return images.take(np.random.default_rng(0).permutation(len(images)))
 
 
 def main() -> None:

@@ -57,6 +57,6 @@ def test_a_bench_runs_no_torch_of_the_current_folder(trapped, tmp_path):
     small = Experiment("mnist", "t", "q", (Grid((Arm("VAE", "vae"),), dims=(2,)),), (), scored=False)
     plan = queue.plan([small], "smoke", tmp_path / "results", 1)
     (job,) = plan.left
-    process = queue._start(plan, job)
+    process = queue.here(plan, job)
     assert process.wait() == 0, (plan.folder(job) / "log.txt").read_text()
     assert not trapped.exists()

@@ -20,6 +20,8 @@ COMMANDS = [
         "export",
         "reproduce",
         "info",
+        "tune",
+        "tune --method gan",
         "report",
         "data",
         "data check",

@@ -12,14 +12,15 @@ import pytest
 from crashes import tiny_images
 from fuzz_runs import Fuzzer
 
-from neurosql import InputError, app, networks, open_run, recorded
+from neurosql import InputError, app, networks, open_run, presets, recorded
 from neurosql import run as runs
 from neurosql.app.sampling import folder_names
-from neurosql.checkpoint import CONFIG, MODEL, RunFolder
+from neurosql.checkpoint import CODES, CONFIG, MODEL, USED, RunFolder
 from neurosql.cli import main
 from neurosql.data import from_array
+from neurosql.recorded import reading_of
 from neurosql.report import canvas, pictures
-from neurosql.settings import Settings
+from neurosql.settings import METHODS, Sampling, Settings
 from neurosql.settings.checks import check_types
 from neurosql.visible import in_one_line, visible
 
@@ -67,6 +68,67 @@ def test_sizes_are_compared_with_the_weights_before_a_network_is_built(run, size
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # kilobytes
 
 
+@pytest.mark.parametrize(
+    ("method", "setting"),
+    [
+        ("ddpm", {"noise_steps": 10**12}),
+        ("imle", {"pool": 10**12}),
+        ("rae", {"components": 10**12}),
+        ("neurosql", {"components": 10**12}),
+        ("neurosql", {"final_components": 10**12}),
+        ("neurosql", {"fresh_batch": 10**12}),
+    ],
+)
+def test_settings_that_size_tables_are_bounded(method, setting):
+    """`settings_of` checks those of a run before anything is built."""
+    with pytest.raises(InputError, match=f"{next(iter(setting))} must be at most"):
+        presets.settings(method, **setting)
+
+
+@pytest.mark.parametrize("sampling", [{"components": 10**9}, {"steps": 10**9}])
+def test_numbers_of_a_sampler_are_bounded(sampling):
+    method, sampler = ("neurosql", "mixture") if "components" in sampling else ("ddpm", "ddim")
+    with pytest.raises(InputError, match="must be at most"):
+        METHODS[method].sampling(Sampling(sampler, **sampling))
+
+
+@pytest.mark.parametrize("settings", [{"image_size": 4000}, {"image_size": 10**9}])
+def test_images_are_not_read_in_a_size_that_nothing_was_trained_on(run, settings):
+    alter(run, lambda config: config["data"]["settings"].update(settings))
+    with pytest.raises(InputError, match="image_size"):
+        reading_of(RunFolder.existing(run))
+
+
+def test_a_network_that_can_not_be_trained_here_is_not_built_on_resume(run, monkeypatch):
+    """Without a checkpoint there are no weights to compare its size with."""
+    shutil.rmtree(run / "checkpoints", ignore_errors=True)
+    for name in (MODEL, CODES, USED):
+        (run / name).unlink()
+    alter(run, lambda config: config["settings"]["generator"].update({"width": 60_000}))
+    monkeypatch.setenv("NEUROSQL_MEMORY", "4G")
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    assert main(["resume", str(run)]) == 2
+    assert time.process_time() - began < 5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # kilobytes
+
+
+def test_samples_of_any_shape_are_estimated_before_they_are_made():
+    """A few weights can make images of many pixels; the estimate itself makes none."""
+    from neurosql import estimate
+    from neurosql.methods.base import Task
+
+    def held(shape, at_once):
+        chosen = presets.settings(preset="plain", generator="convnet", width=8).resolve("image")
+        return estimate.decoding(Task(chosen, shape).generator(), at_once)
+
+    small = held((1, 32, 32), 1)
+    assert held((1, 32, 32), 64) == 64 * small
+    assert held((1, 256, 256), 1) == 64 * small
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert held((3, 256, 256), 10**6) > 10**12
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # kilobytes
+
+
 def test_a_bound_refuses_larger_networks_and_leaves_others_alone():
     def build(width):
         return lambda: networks.nn.Linear(width, width)
@@ -103,7 +165,7 @@ def test_nothing_is_written_or_read_outside(command, run, tmp_path, capsys):
     assert [entry.name for entry in outside.iterdir()] == ["secret.png"]
     assert (outside / "secret.png").read_bytes() == b"secret"
     if command == "report":
-        assert "leads out of the folder" in capsys.readouterr().err
+        assert "is a link that leads out of" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", [CONFIG, MODEL, "codes.safetensors", "history.jsonl", "used.json", ".lock"])

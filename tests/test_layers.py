@@ -11,21 +11,23 @@ ROOT = Path(neurosql.__file__).parent
 ROOMS = [
     # plain helpers
     *("errors", "visible", "memory", "locks", "intake", "files", "registry", "children", "signals", "clock", "heap"),
+    *("pixels", "ranks", "joint"),
     # settings and records
     *("modality", "settings", "presets"),
     # the loss, the prior, the assignment
     *("engine", "similarity", "colour", "cost", "prior", "density", "dimension", "samplers", "assign", "sliced"),
     # networks
-    *("networks", "generators", "encode"),
+    *("networks", "precision", "generators", "encode"),
     # learning principles, data, scores
     *("methods", "data", "metrics"),
     # a run
-    *("circumstances", "training", "estimate", "checkpoint", "origin", "recorded", "trained_on", "fitted"),
-    *("restoring", "run", "estimator", "evaluate"),
+    *("circumstances", "threads", "held", "together", "training", "estimate"),
+    *("checkpoint", "origin", "recorded", "trained_on"),
+    *("fitted", "restoring", "preparing", "run", "estimator", "evaluate"),
     # what is made of runs
     *("bench", "report"),
     # what a person asks for
-    *("app", "commands", "messages", "overview", "flags", "cli", "__main__"),
+    *("app", "commands", "messages", "overview", "flags", "tune", "cli", "__main__"),
 ]
 
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from neurosql import InputError, estimate, memory
+from neurosql import InputError, estimate, memory, preparing
 from neurosql import run as runs
 from neurosql.cli import main
 from neurosql.data import from_array
@@ -74,7 +74,7 @@ def test_a_run_remembers_that_it_uses_candidates_and_is_resumed_with_them(monkey
     assert run.settings.own.strategy == "candidates" and "strategy candidates is used" in said[0]
     config = json.loads((tmp_path / "run" / "config.json").read_text("utf-8"))
     assert config["settings"]["own"]["strategy"] == "candidates"
-    begun = runs._prepare(data, Settings.from_flat(SMALL), begun=True)[0]
+    begun = preparing.prepare(data, Settings.from_flat(SMALL), begun=True)[0]
     assert begun.settings.own.strategy == "auto"
 
 
@@ -82,7 +82,7 @@ def test_a_run_remembers_that_it_uses_candidates_and_is_resumed_with_them(monkey
 def test_more_is_expected_of_larger_batches_and_wider_networks(method):
     def expected(**settings):
         given = {k: v for k, v in SMALL.items() if k != "every"} | {"method": method, "batch_size": 64} | settings
-        return runs._prepare(images(300), Settings.from_flat(given))[0].expected_memory - memory.used()
+        return preparing.prepare(images(300), Settings.from_flat(given))[0].expected_memory - memory.used()
 
     few = expected()
     assert expected(batch_size=256, width=512) > few + 10**6

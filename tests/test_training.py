@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurosql import InputError
+from neurosql import InputError, preparing
 from neurosql import run as runs
 from neurosql.checkpoint import FORMAT, RunFolder
 from neurosql.data import from_array
@@ -63,6 +63,7 @@ def assert_same_bits(first, second):
 CASES = {
     "full": {},
     "mini-batch owned": {"algorithm": "mini-batch"},
+    "mini-batch owned, reuse": {"algorithm": "mini-batch", "reuse": True, "conditional": True},
     "mini-batch partition": {"algorithm": "mini-batch", "subset": "partition"},
     "mini-batch random": {"algorithm": "mini-batch", "subset": "random"},
     "conditional": {"conditional": True},
@@ -75,6 +76,10 @@ CASES = {
     "early stop": {"patience": 2, "learning_rate": 0.3, "epochs": 12},
     "restarts and steps": {"schedule": "restarts", "cycle": 2, "steps": 21},
     "candidates": {"strategy": "candidates", "candidates": 4, "every": 1},
+    "blocks": {"strategy": "blocks", "block_size": 16, "every": 1},
+    "blocks, conditional, components": {
+        **{"strategy": "blocks", "block_size": 3, "every": 1, "conditional": True, "components": 2, "exchange": 2}
+    },
     "convnet": {"generator": "convnet", "width": 16, "start": "random"},
     "sgd": {"optimizer": "sgd", "learning_rate": 0.1},
     "components": {"components": 3, "every": 1, "exchange": 2},
@@ -374,7 +379,7 @@ def test_the_fused_optimiser_takes_the_plain_ones_steps(name, plain):
 def test_no_batch_has_a_single_image(digits):
     for n, size in [(21, 20), (41, 20), (7, 2), (5, 1), (3, 2)]:
         data = from_array(digits[0][:n])
-        run = runs._prepare(data, Settings.from_flat({"validation_share": 0.0, "generator": "mlp"}), None)[0]
+        run = preparing.prepare(data, Settings.from_flat({"validation_share": 0.0, "generator": "mlp"}), None)[0]
         run.method.start()
         loop = Trainer(run.method, run.method.x, None, Settings.from_flat({"batch_size": size}).training)
         sizes = [len(batch.index) for batch in loop._epoch_batches()]

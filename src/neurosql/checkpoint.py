@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import safetensors
 
-from neurosql import files, locks
+from neurosql import files, intake, locks
 from neurosql.errors import InputError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class RunFolder:
         own = (CONFIG, CHECKPOINT, *sorted(SAVED), HISTORY, SPLIT)
         there = [name for name in own if os.path.lexists(self.path / name)]
         for name in there:
-            os.unlink(files.inside(self.path, str(Path(name).parent)) / Path(name).name)
+            os.unlink(self._parent(name) / Path(name).name)
         return bool(there)
 
     def holder(self) -> str | None:
@@ -167,7 +167,7 @@ class RunFolder:
 
     def read(self, name: str, most: int = LARGE) -> bytes:
         """The content of a file in the folder."""
-        return files.read(files.inside(self.path, name), most)
+        return intake.content(intake.inside(self.path, self.path / name), most)
 
     def has(self, name: str) -> bool:
         """Whether the folder has a file of that name."""
@@ -209,8 +209,8 @@ class RunFolder:
         if not os.path.lexists(path):
             raise InputError(f"{self.path} has no {name}: the run was stopped before its first checkpoint")
         try:
-            real = files.inside(self.path, name)
-            files.must_be_plain(real)
+            real = intake.inside(self.path, path)
+            intake.must_be_regular(path, os.stat(real).st_mode)
             with safetensors.safe_open(real, framework) as file:
                 yield file
         except InputError:
@@ -232,8 +232,11 @@ class RunFolder:
 
     def _replace(self, name: str, content: bytes) -> None:
         # What the name itself may be a link to does not matter: a link is replaced.
-        parent = files.inside(self.path, str(Path(name).parent))
-        files.replace(parent / Path(name).name, content)
+        files.replace(self._parent(name) / Path(name).name, content)
+
+    def _parent(self, name: str) -> Path:
+        """The folder of a file; an InputError if a link leads out of the run's."""
+        return intake.inside(self.path, (self.path / name).parent)
 
 
 def whole_records(lines: bytes) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What decides the bits of a run besides its settings, its data and its seed: versions, threads, engine, processor.
+"""What decides the bits of a run besides settings, data and seed: versions, threads, engine, processor, ranks.
 
 `config.json` records them. They may differ when a run is resumed or trained again: the results then differ too, by
 rounding at first, which later assignments and steps may enlarge.
@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 import torch
 
-from neurosql import engine
+from neurosql import engine, ranks
 
 
 def here() -> dict[str, Any]:
@@ -32,6 +32,7 @@ def here() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "engine": engine.describe(),
         "processor": processor(),
+        **({"ranks": ranks.here().size} if ranks.here().several else {}),
     }
 
 
@@ -59,7 +60,8 @@ def differences(config: dict[str, Any]) -> list[str]:
         before = then.get(key) if isinstance(then, dict) else None
         if before is not None and before != today[key]:
             found.append(f"{name} {before} then, {today[key]} now")
-    return found
+    before, size = config.get("ranks", 1), ranks.here().size
+    return found if before == size else [*found, f"ranks {before} then, {size} now"]
 
 
 def note(config: dict[str, Any]) -> list[str]:

@@ -29,6 +29,7 @@ from neurosql.settings import (
     section_classes,
 )
 from neurosql.settings.sections import AUTO
+from neurosql.tune import Tune, untimed
 from neurosql.visible import visible
 
 STOPPED = 130
@@ -51,6 +52,9 @@ class Train:
     bare method. recommended is map in up to three latent dimensions and samples in more."""
     budget: Budget = "laptop"
     """Epochs and batch size: smoke (seconds), laptop (minutes on two cores) or paper."""
+    threads: int | None = None
+    """Threads to train with; by default the quickest of 1, 2, 4, ... in a short trial, because threads wait for each
+    other on a busy machine. OMP_NUM_THREADS is taken without a trial."""
     generator: GeneratorSettings = field(default_factory=GeneratorSettings)
     backbone: Any = None
     latent: LatentSettings = field(default_factory=LatentSettings)
@@ -62,22 +66,28 @@ class Train:
         from neurosql import commands
 
         settings = Settings(self.method, self.generator, self.backbone, self.latent, self.own, self.training)
-        commands.train(self.data, settings, self.out, data_settings(self.reading))
+        commands.train(self.data, settings, self.out, data_settings(self.reading), self.threads)
 
 
 def train_command(arguments: list[str]) -> Any:
-    """`Train` with the settings of the method, the generator and the readers that the arguments name, and with the
-    defaults of the preset and the budget that they name."""
+    """`Train` with the settings that go with its arguments."""
+    return with_settings(Train, arguments)
+
+
+def with_settings(base: type[Any], arguments: list[str]) -> Any:
+    """`Train` or `Tune` with the settings of the method, the generator and the readers that the arguments name, and
+    with the defaults of the preset and the budget that they name."""
     given = _given(arguments)
     method = given.get("method", "neurosql")
     chosen = choices(method, given.get("preset", "recommended"), given.get("budget", "laptop"), given)
     sections = {}
     for section, kind in section_classes(method, given.get("generator", AUTO)).items():
         own = {f.name: chosen[f.name] for f in fields(kind) if f.name in chosen}
+        kind = untimed(kind) if base is Tune and section == "training" else kind
         sections[section] = (section, kind, field(default=kind(**own)))
     sections["reading"] = reading_section(arguments)
-    command = make_dataclass("Train", list(sections.values()), bases=(Train,), frozen=True)
-    command.__doc__ = Train.__doc__
+    command = make_dataclass(base.__name__, list(sections.values()), bases=(base,), frozen=True)
+    command.__doc__ = base.__doc__
     return command
 
 
@@ -363,7 +373,9 @@ class Report:
         commands.report(self.path)
 
 
-COMMANDS = (Train, Resume, Sample, Codes, Encode, Evaluate, Report, Info, Export, Reproduce, Data, Weights, Bench)
+COMMANDS = (
+    *(Train, Resume, Sample, Codes, Encode, Evaluate, Report, Info, Export, Reproduce, Tune, Data, Weights, Bench),
+)
 """Every command, in the order of the help."""
 
 
@@ -379,9 +391,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(overview(COMMANDS))
         return 0 if arguments else 2
     try:
-        train = train_command(arguments) if arguments[:1] == ["train"] else Train
-        data = data_command(arguments) if arguments[:1] == ["data"] else Data
-        named = {Train: train, Data: data}
+        first = arguments[0]
+        named: dict[Any, Any] = {
+            command: with_settings(command, arguments) for command in (Train, Tune) if first == command.__name__.lower()
+        }
+        named |= {Data: data_command(arguments)} if first == "data" else {}
         commands: Any = Union[tuple(named.get(command, command) for command in COMMANDS)]  # noqa: UP007
         command: Any = tyro.cli(
             commands,

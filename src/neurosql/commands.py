@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 import neurosql
-from neurosql import app, engine
+from neurosql import app, engine, ranks
 from neurosql.app import Terminal, exporting
 from neurosql.app.observer import tell
 from neurosql.app.training import Trained
@@ -24,25 +27,57 @@ from neurosql.training import Stopped
 TERMINAL = Terminal()
 
 
-def train(source: str, settings: Settings, out: str | None, how: DataSettings) -> None:
-    """Train a model and say what was written."""
+def train(source: str, settings: Settings, out: str | None, how: DataSettings, threads: int | None) -> None:
+    """Train a model and say what was written; under torchrun, as one of several ranks."""
+    with _as_rank() as first:
+        if first:
+            _say(app.train(source, settings, out, how, TERMINAL, threads))
+        else:
+            app.help_to_train(source, settings, out, how)
+
+
+@contextmanager
+def _as_rank() -> Iterator[bool]:
+    """Within the context, be one of the ranks that torchrun has started, if it has; whether this is the first."""
+    group = ranks.SINGLE
     try:
-        _say(app.train(source, settings, out, how, TERMINAL))
+        with ranks.joined() as group:
+            yield group.first
+    except ranks.Spare:
+        # There are more ranks than images in a step, as rank 0 says.
+        return
     except Stopped as stop:
-        raise KeyboardInterrupt(_stopped(stop)) from None
+        raise KeyboardInterrupt(_stopped(stop) if group.first else f"rank {group.rank} stopped") from None
 
 
 def resume(path: str, source: str | None) -> None:
     """Continue a run, or say that it is finished."""
-    try:
+    with _as_rank() as first:
+        if not first:
+            app.help_to_resume(path, source)
+            return
         done = app.resume(path, source, TERMINAL)
-    except Stopped as stop:
-        raise KeyboardInterrupt(_stopped(stop)) from None
-    if done.written:
-        _say(done)
-        return
-    tell(f"finished   {path} is complete: nothing was changed")
-    print(f"next       neurosql sample {path} -n 64, or neurosql evaluate {path}")
+        if done.written:
+            _say(done)
+            return
+        tell(f"finished   {path} is complete: nothing was changed")
+        print(f"next       neurosql sample {path} -n 64, or neurosql evaluate {path}")
+
+
+def tune(
+    source: str, settings: Settings, words: Sequence[str], out: str | None, how: DataSettings, **search: Any
+) -> None:
+    """Search for settings and say which were best."""
+    try:
+        done = app.tune(source, settings, words, out, how, observer=TERMINAL, **search)
+    except (Stopped, KeyboardInterrupt):
+        raise KeyboardInterrupt("stopped; run the same command again to continue") from None
+    states = [trial.state for trial in done.trials]
+    tell(f"trials     {', '.join(f'{states.count(state)} {state}' for state in dict.fromkeys(states))}")
+    told = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in done.best.settings.items())
+    tell(f"best       {search['metric']} {done.best.value:.6g} with {told}")
+    tell(f"wrote      {', '.join(map(str, done.written))}")
+    print(f"next       {done.command}")
 
 
 def reproduce(path: str, out: str | None, source: str | None) -> bool:

@@ -16,6 +16,8 @@ from neurosql.generators.base import Generator
 CHUNK = 64
 ON_A_DEVICE = 1024
 """Codes that a GPU decodes at a time."""
+IN_PARTS = 2**15
+"""Lattice points whose images are kept at a time."""
 PRIOR_WEIGHT = 1e-3
 STEPS = 60
 
@@ -59,14 +61,43 @@ def nearest_code(
     memory: int = DEFAULT_MEMORY,
 ) -> Tensor:
     """The row of the cheapest decoded lattice point for each image: (n,). With labels, only among its own class."""
-    found = torch.empty(len(x), dtype=torch.int64)
+    return _cheapest(cost, x, decoded, labels, decoded_labels, memory)[0].to(x.device)
+
+
+def nearest_in_parts(
+    cost: Cost,
+    x: Tensor,
+    decoded: Callable[[slice], Tensor],
+    count: int,
+    labels: Tensor | None = None,
+    decoded_labels: Tensor | None = None,
+    memory: int = DEFAULT_MEMORY,
+) -> Tensor:
+    """`nearest_code` among so many lattice points that only some of them, `decoded(slice)`, are kept at a time."""
+    best, least = torch.zeros(len(x), dtype=torch.int64), torch.full((len(x),), math.inf)
+    for first in range(0, count, IN_PARTS):
+        part = slice(first, first + IN_PARTS)
+        classes = None if decoded_labels is None else decoded_labels[part]
+        found, costs = _cheapest(cost, x, decoded(part), labels, classes, memory)
+        better = costs < least
+        best[better], least[better] = first + found[better], costs[better]
+    return best.to(x.device)
+
+
+def _cheapest(
+    cost: Cost, x: Tensor, decoded: Tensor, labels: Tensor | None, decoded_labels: Tensor | None, memory: int
+) -> tuple[Tensor, Tensor]:
+    """The row of the cheapest decoded lattice point for each image, (n,), and its cost, (n,), on the CPU."""
+    found, least = torch.empty(len(x), dtype=torch.int64), torch.empty(len(x))
     rows = max(1, memory // max(1, 4 * len(decoded)))
     for i in range(0, len(x), rows):
         costs = cost.matrix(x[i : i + rows], decoded, memory)
         if labels is not None and decoded_labels is not None:
             costs[labels[i : i + rows, None] != decoded_labels] = math.inf
-        found[i : i + rows] = costs.argmin(1).cpu()
-    return found.to(x.device)
+        cheapest = costs.argmin(1, keepdim=True)
+        found[i : i + rows] = cheapest[:, 0].cpu()
+        least[i : i + rows] = costs.gather(1, cheapest)[:, 0].cpu()
+    return found, least
 
 
 def refine(

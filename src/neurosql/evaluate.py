@@ -19,11 +19,17 @@ __all__ = ["PAIRS", "Evaluation", "Options", "evaluate"]
 
 
 def evaluate(
-    run: Run, train: ImageSet, heldout: ImageSet | None, options: Options | None = None, progress: bool = False
+    run: Run,
+    train: ImageSet,
+    heldout: ImageSet | None,
+    options: Options | None = None,
+    progress: bool = False,
+    only: str | None = None,
 ) -> Evaluation:
     """Score a run on its training images, in their order, and on images that it was not trained on.
 
-    The families of `metrics.records.FAMILIES` are computed one after another, each with its registered scores.
+    The families of `metrics.records.FAMILIES` are computed one after another, each with its registered scores. `only`
+    names one score, if no other is wanted.
     """
     options = options or Options()
     if options.samples < 10 or options.image_pairs < 2:
@@ -31,7 +37,7 @@ def evaluate(
     memory.require(_needed(train, options), "the evaluation", "use fewer samples, or a run on fewer images")
     result = Evaluation()
     context = Context(run, train, heldout, options, result)
-    records = [record for record in _records(context) if context.applies(record)]
+    records = [record for record in _records(context) if context.applies(record) and only in (None, record.name)]
     if context.unseen is None:
         context.leave_out(
             "scores of samples need at least 20 real images that were not trained on: hold some out, or give --against"
@@ -40,7 +46,8 @@ def evaluate(
     result.samples = context.samples
     for family, measure in bar:
         bar.set_postfix_str(family)
-        imported(measure)(context, [record for record in records if record.family == family])
+        if some := [record for record in records if record.family == family]:
+            imported(measure)(context, some)
     return result
 
 

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole or not at all, and files that are read only if they are what they seem."""
+"""Files that are replaced as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from neurosql import locks
-from neurosql.errors import InputError
+from neurosql import intake, locks
 from neurosql.locks import PLAIN
 
 TEMPORARY = ".neurosql-"
@@ -49,7 +48,7 @@ def append(target: Path, content: bytes) -> None:
     """Append to a file; if that can't be done in full, none of it stays. Nothing is written through a link."""
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | BINARY | PLAIN, 0o666)
     try:
-        _must_be_plain(target, handle)
+        intake.must_be_regular(target, os.fstat(handle).st_mode)
         size = os.fstat(handle).st_size
         try:
             write(handle, content)
@@ -88,41 +87,6 @@ def clean(folder: Path) -> None:
             if name.startswith(TEMPORARY) and _is_abandoned(folder / name):
                 with suppress(FileNotFoundError):
                     os.unlink(folder / name)
-
-
-def inside(folder: Path, name: str) -> Path:
-    """The real path of a file in a folder, or of a file to be; refused if links lead out of the folder."""
-    whole, real = os.path.realpath(folder), os.path.realpath(folder / name)
-    if os.path.commonpath([whole, real]) != whole:
-        raise InputError(f"{folder / name} is a link that leads out of the folder: replace it by the file itself")
-    return Path(real)
-
-
-def read(path: Path, most: int) -> bytes:
-    """The content of a plain file of at most `most` bytes; a pipe or a device is refused without waiting for it."""
-    handle = os.open(path, os.O_RDONLY | BINARY | (PLAIN & ~getattr(os, "O_NOFOLLOW", 0)))
-    try:
-        size = _must_be_plain(path, handle)
-        if size > most:
-            raise InputError(f"{path} has {size:,} bytes, but at most {most:,} are expected there")
-        with open(handle, "rb", closefd=False) as file:
-            return file.read(most)
-    finally:
-        os.close(handle)
-
-
-def must_be_plain(path: Path) -> None:
-    """Refuse a pipe, a device or a folder in place of a file."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise InputError(f"{path} is not a plain file: replace it by one")
-
-
-def _must_be_plain(path: Path, handle: int) -> int:
-    """The size of an open file, if it is a plain one."""
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"{path} is not a plain file: replace it by one")
-    return found.st_size
 
 
 def _unfinished(folder: Path) -> tuple[Path, int]:

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 import neurosql
-from neurosql import circumstances, errors, memory
+from neurosql import circumstances, errors, estimate, memory
 from neurosql.checkpoint import CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet
 from neurosql.data.given import like_samples, to_array
+from neurosql.encode import CHUNK
 from neurosql.errors import InputError
 from neurosql.generators import Generator
 from neurosql.methods.base import USUAL, Method
@@ -175,7 +176,9 @@ class Run:
             raise InputError(f"the number of samples must be at least 1, got {n}")
         # Samples, the parts that they are made in, their codes in float64, and what a caller makes of them.
         each = 4 * (4 * math.prod(self.data.shape) + 4 * self.settings.generator.dim)
-        memory.require(n * each, f"{n:,} samples", "draw fewer at a time, each time with another seed")
+        generator = self.method.networks.get("generator")
+        held = estimate.decoding(generator, min(n, CHUNK)) if isinstance(generator, Generator) else 0
+        memory.require(n * each + held, f"{n:,} samples", "draw fewer at a time, each time with another seed")
         random = torch.Generator()
         random.manual_seed(errors.seed("seed", seed)) if seed is not None else random.seed()
         images, labels = self.method.sample(n, self.class_number(label), random, self.usual if how == USUAL else how)

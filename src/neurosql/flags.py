@@ -30,7 +30,16 @@ BY_NAME = {
         "folders": "FOLDER...",
         "label": "CLASS",
     },
-    **{"names": "NAME...", "shard": "I/K", "dims": "N,N", "methods": "NAME,NAME", "window": "LOW HIGH"},
+    **{
+        "names": "NAME...",
+        "shard": "I/K",
+        "dims": "N,N",
+        "methods": "NAME,NAME",
+        "window": "LOW HIGH",
+        "on": "WHERE",
+        "search": "SETTING...",
+        "metric": "SCORE",
+    },
 }
 BY_TYPE = {int: "N", float: "X", str: "NAME"}
 

@@ -1,4 +1,7 @@
-"""Open files that strangers made: regular files only, up to a limit, without ever waiting for a pipe."""
+"""Open files that strangers made: regular files only, up to a limit, without ever waiting for a pipe.
+
+Links may lead anywhere: `inside` refuses those that lead out of the folder that they came in.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,7 @@ def regular(path: str | Path) -> BinaryIO:
     except ValueError:
         raise InputError(f"{str(path)!r} can't be the name of a file") from None
     try:
-        if words := odd(os.fstat(handle).st_mode):
-            raise InputError(f"{path} is {words}, not a file that can be read")
+        must_be_regular(path, os.fstat(handle).st_mode)
         return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
@@ -44,24 +46,37 @@ def odd(mode: int) -> str:
     return next((words for holds, words in KINDS if holds(mode)), "something else")
 
 
+def must_be_regular(path: str | Path, mode: int) -> None:
+    """Refuse what is at a path, unless its mode is that of a regular file."""
+    if words := odd(mode):
+        raise InputError(f"{path} is {words}, not a file that can be read")
+
+
+def content(path: str | Path, limit: int) -> bytes:
+    """The content of a regular file of at most `limit` bytes; an InputError if it has more, an OSError if it can't be
+    read."""
+    with regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        found = b"" if size > limit else file.read(limit + 1)
+    if max(size, len(found)) > limit:
+        raise InputError(f"{path} has {max(size, len(found)):,} bytes: more than {limit:,} are refused")
+    return found
+
+
 def read(path: str | Path, limit: int) -> bytes:
-    """The content of a regular file of at most `limit` bytes; an InputError if it has more, or can't be read."""
+    """`content`, with an InputError also if the file can't be read."""
     try:
-        with regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            content = b"" if size > limit else file.read(limit + 1)
+        return content(path, limit)
     except OSError as error:
         raise InputError(f"{path} can't be read: {error.strerror}") from None
-    if max(size, len(content)) > limit:
-        raise InputError(f"{path} has {max(size, len(content)):,} bytes: more than {limit:,} are refused")
-    return content
 
 
 def inside(folder: Path, path: Path) -> Path:
-    """The path, which is below the folder by its name; an InputError if a link on its way leads out of the folder."""
+    """The real path of what is, or will be, at a path in a folder; an InputError if a link leads out of the folder."""
     try:
-        if path.resolve().is_relative_to(folder.resolve()):
-            return path
-    except (OSError, RuntimeError, ValueError):
+        whole, real = os.path.realpath(folder), os.path.realpath(path)
+        if os.path.commonpath([whole, real]) == whole:
+            return Path(real)
+    except (OSError, ValueError):
         pass
-    raise InputError(f"{path} is a link out of {folder}, and such links are not followed: remove it")
+    raise InputError(f"{path} is a link that leads out of {folder}: replace it by the file itself")

@@ -13,7 +13,8 @@ from neurosql.settings import METHODS, DataSettings, as_flags, former, section_c
 
 def present(arguments: list[str]) -> list[str]:
     """The arguments with the current names of renamed flags; prints a notice for each."""
-    old = {"train": former.RENAMED, "evaluate": {"pairs": "image_pairs"}}.get(arguments[0] if arguments else "", {})
+    known = {"train": former.RENAMED, "tune": former.RENAMED, "evaluate": {"pairs": "image_pairs"}}
+    old = known.get(arguments[0] if arguments else "", {})
     found: list[str] = []
     rest = iter(arguments)
     for argument in rest:
@@ -58,7 +59,7 @@ def sentences(error: Obstacles, arguments: list[str]) -> str:
         f"{len(found)} things are in the way:",
         *(f"  {number}. {sentence}" for number, sentence in enumerate(found, 1)),
     ]
-    if error.settled_by and arguments[:1] == ["train"]:
+    if error.settled_by and arguments[0] in ("train", "tune"):
         settled = shlex.join(["neurosql", *arguments, *as_flags(error.settled_by)])
         lines.append(f"  with the flags that settle them: {settled}")
     return "\n".join(lines)

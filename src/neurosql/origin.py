@@ -119,6 +119,14 @@ class Origin:
         return origin
 
 
+class Misfit(InputError):
+    """Samples that have another shape than the model's."""
+
+    def __init__(self, origin: Origin, images: ImageSet, source: str) -> None:
+        super().__init__(f"the model's samples have shape {origin.shape}, but those of {source} have {images.shape}")
+        self.images = images
+
+
 def alike(
     origin: Origin,
     like: ImageSet,
@@ -126,20 +134,22 @@ def alike(
     limit: int | None = None,
     skip_bad: bool | None = None,
     part: str = "train",
+    **changed: Any,
 ) -> ImageSet:
     """A part of a source, prepared in the same way as the training images, which `like` is an empty set of.
 
-    `skip_bad` is, by default, what it was for the training images.
+    `skip_bad` is, by default, what it was for the training images; `changed` are other fields of `DataSettings` that
+    are not as they were then. Raises `Misfit` if the samples have another shape.
     """
     how = DataSettings.from_record(origin.settings)
     skips = how.skip_bad if skip_bad is None else skip_bad
     how = as_prepared(origin, dataclasses.replace(how, limit=limit, skip_bad=skips, split=None, group="none"))
-    images = load(source, settings=how, like=like)
+    images = load(source, settings=dataclasses.replace(how, **changed), like=like)
     if part not in images.parts:
         raise InputError(f"{source} has no {part} part: it has {', '.join(images.parts)}")
     images = images.parts[part]
     if images.shape != origin.shape:
-        raise InputError(f"the model's samples have shape {origin.shape}, but those of {source} have {images.shape}")
+        raise Misfit(origin, images, source)
     return images
 
 

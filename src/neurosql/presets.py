@@ -29,7 +29,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
 
 # The paper's loss and optimiser are the same for all methods: AdamW, one cosine, weight decay 1e-4, clip 1, and a rate
 # of 1e-4 to 3e-4.
-_PAPER = {"learning_rate": 2e-4, "patience": 30, "cost": "paper"}
+_PAPER = {"learning_rate": 2e-4, "patience": 30, "cost": "paper", "precision": "float32"}
 
 
 def choices(

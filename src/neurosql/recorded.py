@@ -75,6 +75,10 @@ def reading_of(folder: RunFolder) -> tuple[DataSettings, int]:
     """How the samples of a run were read, with its own split if one was made, and the seed."""
     origin = origin_of(folder.config())
     how = DataSettings.from_record(origin.settings)
+    how.check()
+    if how.image_size and origin.modality.is_picture and set(origin.shape[1:]) != {how.image_size}:
+        # Before images are read in a size that nothing was trained on.
+        raise InputError(f"image_size is {how.image_size}, but the samples have the shape {origin.shape}")
     if origin.divided:
         how = dataclasses.replace(how, split=str(folder.path / SPLIT))
     return how, origin.seed

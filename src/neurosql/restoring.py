@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurosql import methods, networks, prior
+from neurosql import methods, networks, prior, ranks
 from neurosql.checkpoint import CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet
 from neurosql.data.columns import Columns
@@ -116,9 +116,13 @@ def check_moments(trainer: Trainer) -> None:
 
 
 def device_of(name: str) -> torch.device:
-    """The torch device of that name; auto is the best that there is."""
+    """The torch device of that name; auto is the best that there is. Each rank of a machine has a GPU of its own."""
     if name == AUTO:
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        # Ranks can't talk to each other from an mps device.
+        mps = torch.backends.mps.is_available() and not ranks.here().several
+        name = "cuda" if torch.cuda.is_available() else "mps" if mps else "cpu"
+    if name == "cuda" and ranks.here().several:
+        name = f"cuda:{ranks.local_rank()}"
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurosql import circumstances, dimension, estimate, memory, methods, networks, presets, prior
+from neurosql import circumstances, estimate, held, networks, presets, prior, ranks, together
 from neurosql.checkpoint import CHECKPOINT, SPLIT, RunFolder, whole_records
 from neurosql.data import ImageSet, from_array, from_dataset
-from neurosql.data.account import account
 from neurosql.data.catalogue import load_in_parts
 from neurosql.data.dataset import is_dataset
 from neurosql.errors import InputError
 from neurosql.fitted import Run
-from neurosql.methods.base import Task
-from neurosql.origin import Origin
+from neurosql.preparing import prepare, summary
 from neurosql.recorded import damage_of, is_finished, origin_of, reading_of, settings_of, state_of
-from neurosql.restoring import check_moments, check_progress, device_of, open_run, used_by
-from neurosql.settings import DataSettings, Settings
-from neurosql.training import Diverged, Stopped, Trainer
+from neurosql.restoring import check_moments, check_progress, open_run, used_by
+from neurosql.settings import DataSettings, QuantileSettings, Settings
+from neurosql.training import Diverged, Stopped, Trainer, batches_of
 
 __all__ = [
     "Beginning",
@@ -47,9 +44,6 @@ __all__ = [
 
 RECORDS = "history"
 """The tensor of a checkpoint that holds the history as JSON lines: a damaged `history.jsonl` loses nothing."""
-UNBOUNDED = 2**62
-"""A run without a checkpoint is begun again, with networks as large as its settings say."""
-NO_LABELS = "conditional=True needs labels: one folder per class, 'labels' in the .npz, or y; else leave it out"
 
 
 def fit(
@@ -135,14 +129,44 @@ def train(
     ends early, as if its budget were spent.
 
     Raises `Stopped` after Ctrl-C: the folder then holds a checkpoint to resume from, and the model so far.
+
+    If several ranks train together, all of them call this. Rank 0 alone writes, calls `say` and `hear`, and returns a
+    run that is complete.
     """
-    run, heldout = _prepare(images, settings, law, None if begin is None else begin.index)
-    if out is None:
-        return _begin(run, images, heldout, None, progress, say, hear, begin)
-    folder = RunFolder.create(out)
+    run, heldout = prepare(images, settings, law, None if begin is None else begin.index)
+    with ranks.among(_with_work(run)) as group:
+        if out is None or not group.first:
+            return _begin(run, images, heldout, None, progress, say, hear, begin)
+        return _begin_in(RunFolder.create(out), run, images, heldout, progress, say, hear, begin)
+
+
+def _with_work(run: Run) -> ranks.Ranks:
+    """The ranks that have images in every step: with fewer images than ranks, not all do."""
+    group, training, own = ranks.here(), run.settings.training, run.settings.own
+    fewest = len(run.index) // batches_of(len(run.index), training)
+    if isinstance(own, QuantileSettings) and own.fresh:
+        fewest = min(fewest, own.fresh_batch)
+    if fewest < group.size:
+        run.notes.append(f"{fewest} of {group.size} ranks have work: there are batches of {fewest} images")
+    return group.of_first(max(1, fewest))
+
+
+def _begin_in(
+    folder: RunFolder,
+    run: Run,
+    images: ImageSet,
+    heldout: ImageSet | None,
+    progress: bool,
+    say: Callable[[str], None],
+    hear: Callable[[dict[str, Any]], Any],
+    begin: Beginning | None,
+) -> Run:
+    """`_begin`, in a folder."""
     with folder.writing():
         if folder.begin():
-            say(f"note       {out} held a run that was interrupted before its first checkpoint: it starts again")
+            say(
+                f"note       {folder.path} held a run that was interrupted before its first checkpoint: it starts again"
+            )
         folder.write_json(SPLIT, run.split)
         return _begin(run, images, heldout, folder, progress, say, hear, begin)
 
@@ -161,11 +185,12 @@ def _begin(
 
     The folder becomes a run when its config is written: from then on, everything is there to resume it.
     """
-    say(_summary(run, images))
+    if ranks.here().first:
+        say(summary(run, images))
     if begin is None:
         if folder is not None:
             folder.write_config(run.config())
-        run.method.start()
+        together.start(run.method)
         return _fit(run, images, heldout, folder, progress, hear)
     run.history[:] = begin.run.history
     codes = torch.from_numpy(begin.codes_of(images, run.index)).to(run.method.device)
@@ -183,7 +208,7 @@ def resume(
 ) -> Run:
     """Continue a stopped run; `read(source, (how, seed))` returns its images, in the same parts.
 
-    A finished run is opened as it is.
+    A finished run is opened as it is. If several ranks train together, the others call `assist`.
     """
     folder = RunFolder.existing(path)
     if is_finished(folder) and not folder.was_left():
@@ -191,27 +216,61 @@ def resume(
     with folder.writing():
         if is_finished(folder):
             return open_run(path)
-        config = folder.config()
-        settings = settings_of(config)
+        settings = settings_of(folder.config())
         # A run that was killed before its first checkpoint starts again: the seed makes it the same run.
         begun = folder.read_tensors(CHECKPOINT) if folder.has(CHECKPOINT) else None
-        origin = origin_of(config)
+        images = _read_again(folder, read, source)
+        return _go_on(folder, settings, images, begun, progress, say, hear)
+
+
+def assist(
+    path: str | Path, read: Callable[[str, tuple[DataSettings, int]], ImageSet], source: str | None = None
+) -> None:
+    """Take part, as another rank than the first, in the training that `resume` continues on rank 0."""
+    folder = RunFolder.existing(path)
+    settings, images = settings_of(folder.config()), _read_again(folder, read, source)
+    _go_on(folder, settings, images, None, False, lambda line: None, _unheard)
+
+
+def _read_again(
+    folder: RunFolder, read: Callable[[str, tuple[DataSettings, int]], ImageSet], source: str | None
+) -> ImageSet:
+    """The images of a run, which must be those that it was trained on."""
+    origin = origin_of(folder.config())
+    with ranks.here().after_first():
         images = read(source or origin.path, reading_of(folder))
-        if images.fingerprint != origin.fingerprint:
-            raise InputError(
-                f"{images.source} does not hold the images that {path} was trained on: give their path with --data"
-            )
-        most = sum(map(Tensor.numel, begun[0].values())) if begun else UNBOUNDED
-        with networks.at_most(most):
-            run, heldout = _prepare(images, settings, begun=True)
-        run.notes += circumstances.note(config)
-        run.history[:] = _recorded(folder, begun)
-        folder.write_history(run.history)
-        say(_summary(run, images))
+    if images.fingerprint != origin.fingerprint:
+        raise InputError(
+            f"{images.source} does not hold the images that {folder.path} was trained on: give their path with --data"
+        )
+    return images
+
+
+def _go_on(
+    folder: RunFolder,
+    settings: Settings,
+    images: ImageSet,
+    begun: tuple[dict[str, Tensor], dict[str, Any]] | None,
+    progress: bool,
+    say: Callable[[str], None],
+    hear: Callable[[dict[str, Any]], Any],
+) -> Run:
+    """Train on from what rank 0 has read of a checkpoint."""
+    tensors, plain = ranks.here().tell(*(begun or ({}, None)))
+    begun = None if plain is None else (tensors, plain)
+    most = sum(map(Tensor.numel, begun[0].values())) if begun else estimate.most_parameters()
+    with networks.at_most(most):
+        run, heldout = prepare(images, settings, begun=True)
+    with ranks.among(_with_work(run)) as group:
+        if group.first:
+            run.notes += circumstances.note(folder.config())
+            run.history[:] = _recorded(folder, begun)
+            folder.write_history(run.history)
+            say(summary(run, images))
         if begun is None:
-            run.method.start()
-        with damage_of(path):
-            return _fit(run, images, heldout, folder, progress, hear, begun)
+            together.start(run.method)
+        with damage_of(folder.path):
+            return _fit(run, images, heldout, folder if group.first else None, progress, hear, begun)
 
 
 def _recorded(folder: RunFolder, begun: tuple[dict[str, Tensor], dict[str, Any]] | None) -> list[dict[str, Any]]:
@@ -224,60 +283,6 @@ def _recorded(folder: RunFolder, begun: tuple[dict[str, Tensor], dict[str, Any]]
     # Checkpoints of version 0.1.0 only know how long it was.
     records = plain.get("records")
     return folder.history()[: records if isinstance(records, int) and records >= 0 else 0]
-
-
-def _prepare(
-    images: ImageSet,
-    settings: Settings,
-    law: prior.Prior | None = None,
-    chosen: np.ndarray | None = None,
-    begun: bool = False,
-) -> tuple[Run, ImageSet | None]:
-    """The model before its first step, and the images held out for validation: all but the `chosen` ones, if any.
-
-    The strategy of a run that has `begun` stays as it is, whatever memory there is.
-    """
-    settings = settings.resolve(images.modality)
-    training = settings.training
-    index, heldout = np.arange(len(images)), images.validation
-    parts = images.split_record()
-    if heldout is None:
-        if chosen is None:
-            index, rest = images.split(training.validation_share, training.seed)
-        else:
-            index, rest = chosen, np.setdiff1d(index, chosen)
-        heldout = images.take(rest) if len(rest) else None
-        places = np.array(parts["train"], np.int64)
-        parts |= {"train": places[index].tolist()} | ({"validation": places[rest].tolist()} if len(rest) else {})
-    conditional = settings.generator.conditional
-    if conditional and images.labels is None:
-        raise InputError(NO_LABELS)
-    if conditional and heldout is not None and heldout.labels is not None and images.labels is not None:
-        # A class without training images has no codes to validate on.
-        heldout = heldout.take(np.flatnonzero(np.isin(heldout.labels, images.labels[index]))) or None
-    device = device_of(training.device)
-    x, y = _tensors(images, index, device)
-    settings, notes = dimension.resolved(settings, x, law)
-    classes = len(images.classes) if conditional else None
-    sizes = [len(x)] if y is None or not conditional else torch.bincount(y.cpu()).tolist()
-    if not begun:
-        settings, changed = estimate.fitting(settings, sizes, math.prod(images.shape))
-        notes += changed
-    method = methods.make(Task(settings, tuple(images.shape), classes, law)).to(device)
-    method.attach(x, y, training.seed)
-    expected = 0
-    if device.type == "cpu":
-        more = estimate.training(method, settings, sizes, len(heldout or ()), copied=len(index) < len(images))
-        estimate.check(more)
-        expected = memory.used() + more
-    origin = Origin.of(images, len(index), 0 if heldout is None else len(heldout))
-    labels = None if images.labels is None else images.labels[index]
-    found = images.reading.found if images.reading else 0
-    split = {"count": found or len(images), **parts}
-    like = images.take(np.arange(0))
-    names = None if images.names is None else images.names[index]
-    more_of_it: dict[str, Any] = {"split": split, "notes": notes, "names": names, "expected_memory": expected}
-    return Run(settings, origin, method, like, index, labels, [], **more_of_it), heldout
 
 
 def _fit(
@@ -296,7 +301,7 @@ def _fit(
     if heldout is not None:
         # Evenly spaced: the images of a folder come class by class.
         shown = np.linspace(0, len(heldout) - 1, min(len(heldout), run.settings.training.validate_on)).round()
-        validation = _tensors(heldout, shown.astype(np.int64), device)
+        validation = held.tensors(heldout, shown.astype(np.int64), device)
 
     def save(trainer: Trainer, complete: bool = False) -> None:
         if folder is not None:
@@ -309,9 +314,11 @@ def _fit(
         run.history.append(figures)
         if folder is not None:
             folder.append_history(figures)
-        return bool(hear(copy.deepcopy(figures)))
+        return ranks.here().first and bool(hear(copy.deepcopy(figures)))
 
-    x, labels = _tensors(images, run.index, device)
+    if ranks.here().several:
+        run.method.x = held.for_a_rank(run.method.x, images, run.index)
+    x, labels = run.method.x, held.labels(images, run.index, device)
     trainer = Trainer(run.method, x, labels, run.settings.training, validation, save, record, progress)
     if begun is not None:
         check_progress(*begun, len(x))
@@ -325,44 +332,38 @@ def _fit(
     try:
         trainer.run()
     except Stopped as stop:
-        _keep(run, trainer, folder)
+        with ranks.here().first_ends_last():
+            _keep(run, trainer, images, folder)
         stop.path = None if folder is None else folder.path
         raise
     except Diverged as error:
-        if folder is None:
-            raise
-        again = f"{error}. Train again with that: resuming {folder.path} would take the same steps"
-        if trainer.best is None:
-            raise Diverged(again) from None
-        run.method.load_state(trainer.best)
-        _keep(run, trainer, folder)
-        raise Diverged(f"{again}. The best model so far, of epoch {trainer.best_epoch}, was kept in the run") from None
-    _keep(run, trainer, folder)
+        with ranks.here().first_ends_last():
+            raise _best_kept(run, trainer, images, folder, error) from None
+    _keep(run, trainer, images, folder)
     # Last of all: if a run is killed before this, resuming it writes its model again.
     save(trainer, complete=True)
     return run
 
 
-def _keep(run: Run, trainer: Trainer, folder: RunFolder | None) -> None:
-    """Save the current model, and what the training has used."""
+def _best_kept(run: Run, trainer: Trainer, images: ImageSet, folder: RunFolder | None, error: Diverged) -> Diverged:
+    """What to say of a training that has diverged; the best model so far is kept, if there is one."""
+    if folder is None:
+        return error
+    again = f"{error}. Train again with that: resuming {folder.path} would take the same steps"
+    if trainer.best is None:
+        return Diverged(again)
+    run.method.load_state(trainer.best)
+    _keep(run, trainer, images, folder)
+    return Diverged(f"{again}. The best model so far, of epoch {trainer.best_epoch}, was kept in the run")
+
+
+def _keep(run: Run, trainer: Trainer, images: ImageSet, folder: RunFolder | None) -> None:
+    """Save the current model, and what the training has used; rank 0 does it alone."""
+    if not ranks.here().first:
+        return
+    if ranks.here().several:
+        run.method.x = held.tensors(images, run.index, run.method.device)[0]
     run.method.finish()
     run.used = trainer.used()
     if folder is not None:
         run.save(folder)
-
-
-def _tensors(images: ImageSet, index: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor | None]:
-    # If all are wanted, nothing is copied: a memory-mapped array stays in its file.
-    x = torch.from_numpy(images.x if len(index) == len(images) else images.x[index]).to(device)
-    return x, None if images.labels is None else torch.from_numpy(images.labels[index]).to(device)
-
-
-def _summary(run: Run, images: ImageSet) -> str:
-    parts = account(images, run.data.trained, run.data.heldout)
-    lines = [f"data       {run.data.description}", f"parts      {parts}"]
-    if run.settings.method != Settings.method:
-        lines.append(f"method     {run.settings.method}, {run.method.title}")
-    lines += [f"{name:<10} {fact}" for name, fact in run.method.facts().items()]
-    if run.expected_memory:
-        lines.append(f"memory     about {memory.figure(run.expected_memory)}")
-    return "\n".join(lines + [f"note       {note}" for note in (*run.notes, *run.method.notes())])

@@ -15,7 +15,7 @@ count. A bank of directions is drawn once with its quantiles, and each call uses
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, conv2d, linear, relu
 
 from neurosql.assign.components import Axes
+from neurosql.joint import gathered
 from neurosql.modality import of_shape
 
 COMPONENTS = 64
@@ -80,10 +81,15 @@ class SlicedDistance:
         self.scores = WhitenedScores(x, random)
         self.banks = [_bank(scores, batch, random) for scores in self.scores.some]
 
-    def __call__(self, y: Tensor, random: torch.Generator) -> Tensor:
-        """D(y) of samples y (batch, ...), differentiable; `random` chooses the directions."""
+    def __call__(self, y: Tensor, random: torch.Generator, counts: Sequence[int] = ()) -> Tensor:
+        """D(y) of samples y (batch, ...), differentiable; `random` chooses the directions.
+
+        If ranks share the samples, each has as many as `counts` says, and all compute the distance of all: the scores
+        travel, the samples stay where they are.
+        """
         total = y.new_zeros(())
-        for scores, bank in zip(self.scores(y), self.banks):
+        for own, bank in zip(self.scores(y), self.banks):
+            scores = gathered(own, counts)
             used = torch.randperm(BANK, generator=random)[:USED].to(y.device)
             ordered = (scores @ bank.directions[:, used]).sort(0).values
             total = total + (ordered - bank.quantiles[:, used]).square().mean()

@@ -63,11 +63,12 @@ class TrainedOn:
 
 def digests(x: Tensor | np.ndarray) -> np.ndarray:
     """A digest of the float32 values of each sample: (n, 16) uint8."""
-    values = x.detach().cpu().numpy() if isinstance(x, Tensor) else x
-    found = np.empty((len(values), SIZE), np.uint8)
-    for i, sample in enumerate(values):
-        content = np.ascontiguousarray(sample, dtype=np.float32)
-        found[i] = np.frombuffer(hashlib.blake2b(content.data, digest_size=SIZE).digest(), np.uint8)
+    found = np.empty((len(x), SIZE), np.uint8)
+    for first in range(0, len(x), CHUNK):
+        part = x[first : first + CHUNK]
+        for i, sample in enumerate(part.detach().cpu().numpy() if isinstance(part, Tensor) else part, first):
+            content = np.ascontiguousarray(sample, dtype=np.float32)
+            found[i] = np.frombuffer(hashlib.blake2b(content.data, digest_size=SIZE).digest(), np.uint8)
     return found
 
 

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from neurosql import signals
+from neurosql import precision, signals
 from neurosql.errors import InputError, NotFinite
 from neurosql.methods.average import Average
 from neurosql.methods.base import Batch, Method, must_be_finite
 from neurosql.settings import TrainingSettings
+from neurosql.together import Together
 
 CLOSING_RATE = 0.3
 SHOWN = {"loss": "loss", "heldout_loss": "held out"}
@@ -68,6 +69,9 @@ class Trainer:
     `save(trainer)` is called for each checkpoint and `record(figures)` once per epoch; if that returns True, training
     ends as if its budget were spent. `state` and `load_state` carry everything that decides what comes next, so that a
     resumed run takes the same steps as one that was not stopped.
+
+    If several ranks train together, each takes its part of every batch. All hold the same state and decide the same
+    things at the same places, so that none waits for another that has left.
     """
 
     def __init__(
@@ -83,12 +87,12 @@ class Trainer:
     ) -> None:
         self.method, self.x, self.labels, self.settings, self.heldout = method, x, labels, settings, heldout
         self.save, self.record, self.progress = save, record, progress
+        self.together = Together(method, self.elapsed)
         self.optimizers = {name: _optimizer(params, settings) for name, params in method.optimizers().items()}
         self.random = torch.Generator().manual_seed(settings.seed)
         self.average = Average(method, settings.ema) if settings.ema else None
 
-        # At least two images per batch: batch normalisation can't learn from one.
-        self.batches = max(1, min(math.ceil(len(x) / settings.batch_size), len(x) // 2))
+        self.batches = batches_of(len(x), settings)
         self.budget = settings.epochs * self.batches
         if settings.steps is not None:
             self.budget = min(self.budget, settings.steps)
@@ -110,20 +114,22 @@ class Trainer:
         self.at = "before its first step"
         self.seconds = 0.0
         self.began = time.perf_counter()
+        self.asked: Callable[[], bool] = bool
 
     def run(self) -> None:
         """Train to the end of the budget, or until `Stopped` or `Diverged`."""
         try:
-            with signals.asked_to_stop() as stop, self._bar() as bar:
+            lower = precision.casting(self.method.networks.values(), self.settings.precision)
+            with signals.asked_to_stop() as self.asked, self._bar() as bar, lower:
                 while not self._finished():
                     for batch in self._epoch_batches():
-                        self._take_step(batch)
+                        stop = self._take_step(batch)
                         bar.update()
-                        if stop():
+                        if stop:
                             self._checkpoint()
                             raise Stopped
                     self._end_epoch(bar)
-                    if stop() and not self._finished():
+                    if self.together.any(self.asked()) and not self._finished():
                         self._checkpoint()
                         raise Stopped
             self._check_model()
@@ -137,14 +143,18 @@ class Trainer:
         clip = "" if self.settings.clip else ", and clip 1"
         return f"Try a learning_rate below {rate:g}, such as {lower:g}{clip}"
 
-    def _take_step(self, batch: Batch) -> None:
-        """One step; if anything in it is not finite, the networks are left as they were before it."""
+    def _take_step(self, batch: Batch) -> bool:
+        """One step; if anything in it is not finite, the networks are left as they were before it.
+
+        Returns whether the run was asked to stop.
+        """
         self.at = f"in epoch {self.epoch + 1}, step {self.step + 1}"
         self.method.pace = self.learning_rate() / self.settings.learning_rate
         # Running statistics change in the forward pass, and a GAN has two updates: keep all, not what one update has.
         before = [tensor.detach().clone() for tensor in self._network_tensors()]
         try:
             figures = self.method.training_step(batch, self._update)
+            figures, stop = self.together.after_step(figures, self.asked())
             for name, value in figures.items():
                 if not math.isfinite(value):
                     raise NotFinite(f"{name} is not finite")
@@ -157,10 +167,11 @@ class Trainer:
         if self.average is not None:
             self.average.update(self.step)
         for name, value in figures.items():
-            self.losses[name] = self.losses.get(name, 0.0) + value * len(batch.index)
+            self.losses[name] = self.losses.get(name, 0.0) + value * batch.part.whole
         self.step += 1
         self.batch += 1
-        self.images += len(batch.index)
+        self.images += batch.part.whole
+        return stop
 
     def _epoch_batches(self) -> Iterator[Batch]:
         """The remaining batches of this epoch: all of them, unless the run was resumed in mid-epoch."""
@@ -169,8 +180,7 @@ class Trainer:
         for index in self.order.tensor_split(self.batches)[self.batch :]:
             if self.phase == "main" and (self.step >= self.budget or self._time_is_up()):
                 return
-            index = index.to(self.x.device)
-            yield Batch(index, self.x[index], None if self.labels is None else self.labels[index])
+            yield self.together.batch(index.to(self.x.device), self.x, self.labels)
 
     def elapsed(self) -> float:
         """Seconds of training so far, including those before a resume."""
@@ -178,7 +188,7 @@ class Trainer:
 
     def _time_is_up(self) -> bool:
         limit = self.settings.seconds
-        return limit is not None and self.batch > 0 and self.elapsed() >= limit
+        return limit is not None and self.batch > 0 and self.together.time() >= limit
 
     def used(self) -> Used:
         """What the run has used so far."""
@@ -192,17 +202,21 @@ class Trainer:
         )
 
     def _update(self, name: str, loss: Tensor) -> None:
-        """One clipped step of an optimiser, at the schedule's learning rate."""
+        """One clipped step of an optimiser down the gradient of the joint batch, at the schedule's learning rate."""
         optimizer = self.optimizers[name]
         parameters = optimizer.param_groups[0]["params"]
         rate = self.learning_rate()
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad(set_to_none=True)
+        several = self.together.ranks.several
+        if several:
+            loss = self.together.backward(loss, parameters)
         if not loss.isfinite():
             wrong = [term for term, value in self.method.terms.items() if not value.isfinite().all()]
             raise NotFinite(f"the loss of the {name} is not finite{f' ({wrong[0]})' if wrong else ''}")
-        loss.backward()
+        if not several:
+            loss.backward()
         if self.settings.clip:
             norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         else:
@@ -251,7 +265,7 @@ class Trainer:
     def _done(self) -> float:
         """Share of the budget that is spent: of the steps, or of the seconds if that is more."""
         share = self.step / self.budget
-        return share if self.settings.seconds is None else max(share, self.elapsed() / self.settings.seconds)
+        return share if self.settings.seconds is None else max(share, self.together.time() / self.settings.seconds)
 
     def _end_epoch(self, bar: tqdm) -> None:
         seen = sum(len(index) for index in self.order.tensor_split(self.batches)[: self.batch])
@@ -260,10 +274,13 @@ class Trainer:
         figures["learning_rate"] = self.learning_rate()
         if self.phase == "main":
             figures |= self.method.end_epoch(self.epoch, self.epochs)
+        figures |= self.together.align(self.method, self.average)
         self.epoch, self.batch, self.losses = self.epoch + 1, 0, {}
         figures |= self._validate()
         figures["seconds"] = {part: round(seconds, 4) for part, seconds in self.method.clock.read().items()}
+        figures |= self.together.exchanged()
         enough = bool(self.record(figures)) if self.record is not None else False
+        enough = bool(self.together.decide(enough))
         self.shown |= {word: figures[name] for name, word in SHOWN.items() if name in figures}
         self._describe(bar)
         if self.phase == "main" and (enough or self._main_is_over()):
@@ -280,7 +297,7 @@ class Trainer:
         if self.phase != "main" or self.heldout is None or not self.method.validates or not due:
             return {}
         with self.method.clock("validation"), self._averaged():
-            loss = self.method.heldout_loss(*self.heldout)
+            loss = self.together.decide(self.method.heldout_loss(*self.heldout))
             if not math.isfinite(loss):
                 raise NotFinite("the held-out loss is not finite")
             if self.best_loss is None or loss < self.best_loss:
@@ -292,7 +309,7 @@ class Trainer:
     def _main_is_over(self) -> bool:
         impatient = self.settings.patience and self.heldout is not None and self.method.validates
         waited = self.epoch - self.best_epoch
-        late = self.settings.seconds is not None and self.elapsed() >= self.settings.seconds
+        late = self.settings.seconds is not None and self.together.time() >= self.settings.seconds
         return late or self.epoch >= self.epochs or bool(impatient and waited >= self.settings.patience)
 
     def _close(self) -> None:
@@ -331,7 +348,7 @@ class Trainer:
         bar = tqdm(
             total=self.budget,
             initial=min(self.step, self.budget),
-            disable=None if self.progress else True,
+            disable=None if self.progress and self.together.ranks.first else True,
             dynamic_ncols=True,
             bar_format="{desc} {percentage:3.0f}% |{bar:20}| {remaining} left{postfix}",
         )
@@ -370,6 +387,7 @@ class Trainer:
         for name in _PLAIN:
             setattr(self, name, plain[name])
         self.seconds, self.began = plain["seconds"], time.perf_counter()
+        self.together.agreed = self.seconds
         self.method.load_state(groups["method"])
         self.random.set_state(tensors["random"])
         self.order = tensors["order"]
@@ -392,6 +410,12 @@ _PLAIN = (
     *("phase", "closing_epochs", "epoch", "step", "batch", "images", "losses"),
     *("best_loss", "best_epoch"),
 )
+
+
+def batches_of(n: int, settings: TrainingSettings) -> int:
+    """How many batches n images are divided into."""
+    # At least two images per batch: batch normalisation can't learn from one.
+    return max(1, min(math.ceil(n / settings.batch_size), n // 2))
 
 
 def _optimizer(parameters: list[torch.nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:

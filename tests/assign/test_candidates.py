@@ -10,8 +10,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
 from neurosql import assign, data, engine
-from neurosql.assign import candidates
-from neurosql.assign.matching import Graph
+from neurosql.assign import candidates, proposals
+from neurosql.assign.matching import Graph, Matching, match
 from neurosql.cost import Cost
 from neurosql.errors import InputError
 
@@ -60,7 +60,7 @@ def blurred(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return x, 0.75 * one + 0.25 * other
 
 
-def check_duals(pairs: Graph, costs: np.ndarray, outside: float, found: candidates.Matching, epsilon: float) -> None:
+def check_duals(pairs: Graph, costs: np.ndarray, outside: float, found: Matching, epsilon: float) -> None:
     """Feasible on the graph, in the promised form, and within epsilon per row of the matching's total."""
     columns, u, v = found
     assert np.all(u <= outside)
@@ -84,7 +84,7 @@ def test_a_matching_is_within_its_epsilon_of_the_optimum(path, seed):
     rows, columns = min_weight_full_bipartite_matching(full)
     optimum = matrix[rows, columns].sum(dtype=np.float64)
     # More expensive than any detour: no row stays without a column.
-    found = candidates.match(pairs, costs, outside=2.0 * n, epsilon=1e-4)
+    found = match(pairs, costs, outside=2.0 * n, epsilon=1e-4)
     assert np.all(found.columns >= 0)
     assert mask[np.arange(n), found.columns].all()
     assert optimum - 1e-4 <= matrix[np.arange(n), found.columns].sum(dtype=np.float64) <= optimum + n * 1e-4
@@ -97,7 +97,7 @@ def test_rows_stay_out_where_that_is_cheaper_or_necessary(path, outside, shape):
     random = np.random.default_rng(int(10 * outside) + shape[1])
     matrix = random.random(shape).astype(np.float32)
     pairs, costs = graph_of(matrix, random.random(shape) < 0.05)
-    found = candidates.match(pairs, costs, outside, epsilon=1e-4)
+    found = match(pairs, costs, outside, epsilon=1e-4)
     check_duals(pairs, costs, outside, found, 1e-4)
     with_dummies = np.hstack([np.full(shape, 1e3), np.full((shape[0], shape[0]), outside)])
     with_dummies[pairs.rows, pairs.indices] = costs
@@ -110,7 +110,7 @@ def test_rows_stay_out_where_that_is_cheaper_or_necessary(path, outside, shape):
 def test_a_matching_along_all_pairs_is_the_dense_optimum(path):
     matrix = np.random.default_rng(0).random((40, 40)).astype(np.float32)
     pairs, costs = graph_of(matrix, np.ones((40, 40), bool))
-    found = candidates.match(pairs, costs, outside=2.0, epsilon=1e-5)
+    found = match(pairs, costs, outside=2.0, epsilon=1e-5)
     cost = matrix[np.arange(40), found.columns].mean(dtype=np.float64)
     assert cost == pytest.approx(assign.solve(matrix).cost, abs=1.1e-5)
 
@@ -120,12 +120,12 @@ def test_ties_constant_costs_and_empty_rows_are_handled(path):
     mask[[3, 7]] = False
     for matrix in (np.zeros((30, 30)), np.full((30, 30), 0.3), np.full((30, 30), -2.0)):
         pairs, costs = graph_of(matrix, mask)
-        found = candidates.match(pairs, costs, outside=1.0, epsilon=1e-3)
+        found = match(pairs, costs, outside=1.0, epsilon=1e-3)
         assert sorted(np.flatnonzero(found.columns < 0)) == [3, 7]
         check_duals(pairs, costs, 1.0, found, 1e-3)
-    nothing = candidates.match(Graph.from_keys(np.empty(0, np.int64), 3, 2), np.empty(0, np.float32), outside=1.0)
+    nothing = match(Graph.from_keys(np.empty(0, np.int64), 3, 2), np.empty(0, np.float32), outside=1.0)
     assert nothing.columns.tolist() == [-1, -1, -1]
-    none = candidates.match(Graph.from_keys(np.empty(0, np.int64), 0, 2), np.empty(0, np.float32), outside=1.0)
+    none = match(Graph.from_keys(np.empty(0, np.int64), 0, 2), np.empty(0, np.float32), outside=1.0)
     assert none.columns.shape == (0,)
     assert none.column_duals.tolist() == [0.0, 0.0]
 
@@ -136,7 +136,7 @@ def test_many_rows_on_few_columns_fill_these_columns(path):
     mask = np.zeros((200, 200), bool)
     mask[:, :3] = True
     pairs, costs = graph_of(matrix, mask)
-    found = candidates.match(pairs, costs, outside=1.0, epsilon=1e-4)
+    found = match(pairs, costs, outside=1.0, epsilon=1e-4)
     assert (found.columns >= 0).sum() == 3
     check_duals(pairs, costs, 1.0, found, 1e-4)
 
@@ -175,7 +175,7 @@ def test_bad_graphs_are_refused(path):
         (pairs._replace(indptr=np.array([1, 1, 2])), costs, 1.0, None),
     ]:
         with pytest.raises(InputError):
-            candidates.match(bad, value, outside, epsilon)
+            match(bad, value, outside, epsilon)
 
 
 def test_the_extension_itself_refuses_bad_arguments():
@@ -311,7 +311,7 @@ def test_hubs_are_reported_and_survived(path):
 
 def test_a_collapsed_generator_is_survived(path, monkeypatch):
     """All generated images are equal: no permutation is better than another, and most rows are completed in pieces."""
-    monkeypatch.setattr(candidates, "_DENSE_ROWS", 32)
+    monkeypatch.setattr(proposals, "_DENSE_ROWS", 32)
     x, _ = blurred(150)
     result = candidates.solve(Cost.named("l1"), x, x[:1].expand_as(x), k=4)
     assert sorted(result.permutation.tolist()) == list(range(150))

@@ -1,5 +1,6 @@
 """The queue: what is left to run, in which order, and what comes of runs that are killed or fail."""
 
+import json
 import shutil
 import signal
 import subprocess
@@ -19,10 +20,11 @@ from neurosql.bench import queue, rows, sources, work
 from neurosql.bench import run as run_bench
 from neurosql.bench.declare import Arm, Experiment, Grid
 from neurosql.bench.experiments import EXPERIMENTS
-from neurosql.bench.experiments.contenders import OF_COLOURS, OF_PICTURES
+from neurosql.bench.experiments.contenders import OF_COLOURS, OF_PICTURES, SAMPLED
 from neurosql.errors import InputError
 from neurosql.metrics import weights
 from neurosql.report import bench as page
+from neurosql.settings import Sampling
 
 
 def test_shards_cover_every_run_once(tmp_path):
@@ -34,6 +36,30 @@ def test_shards_cover_every_run_once(tmp_path):
     for text in ("0/3", "4/3", "1", "a/b"):
         with pytest.raises(InputError, match="shard"):
             queue.shard_of(text)
+
+
+def test_a_model_that_another_run_has_trained_is_sampled_anew_and_not_trained_again(pictures, tmp_path):
+    own = {"method": "neurosql", "preset": "plain"}
+    arms = (Arm("prior", **own), Arm("near", **own, sampling=Sampling("near", fraction=0.5)))
+    other = replace(arms[1], name="another model", own={"momentum": 0.9})
+    experiment = Experiment("ways", "Ways", "How?", (Grid((*arms, other)),), SAMPLED)
+    first, near, changed = experiment.jobs("smoke", seeds=1)
+
+    def carried_out(job, folder):
+        (folder / job.folder).mkdir(parents=True)
+        record = {"job": job.record(), "source": sources.path_of(job, str(pictures))}
+        (folder / job.folder / work.JOB).write_text(json.dumps(record))
+        return without_times(work.carry_out(job, record["source"], folder / job.folder))
+
+    alone = carried_out(near, tmp_path / "alone")
+    together = tmp_path / "together"
+    (together / "damaged").mkdir(parents=True)
+    (together / "damaged" / work.JOB).write_text("[")
+    assert carried_out(first, together) != alone
+    assert carried_out(near, together) == alone
+    assert not (together / near.folder / work.RUN).exists()
+    carried_out(changed, together)
+    assert work.is_trained(together / changed.folder)
 
 
 def test_runs_that_measure_time_come_last(tmp_path):

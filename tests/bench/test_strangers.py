@@ -100,7 +100,7 @@ def test_links_out_of_the_folder_are_not_followed(results, tmp_path, capsys, lin
     path.symlink_to(outside / "moved" if (outside / "moved").exists() else outside)
     before = everything(tmp_path)
     assert cli.main(["report", str(results)]) == 2
-    assert "is a link out of" in capsys.readouterr().err
+    assert "is a link that leads out of" in capsys.readouterr().err
     assert everything(outside) == {path for path in before if path.is_relative_to(outside)}
 
 
@@ -216,7 +216,7 @@ def test_a_job_s_folder_that_is_a_link_is_not_entered(tmp_path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / jobs_folder.JOBS).symlink_to(tmp_path / "outside")
-    with pytest.raises(InputError, match="is a link out of"):
+    with pytest.raises(InputError, match="is a link that leads out of"):
         queue.run(plan, 1, progress=False)
     assert not list((tmp_path / "outside").iterdir())
 

@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from neurosql import InputError, data
-from neurosql.data import worker
+from neurosql.data import apart, worker
 from neurosql.data.decode import decode, quietly
 
 COUNT = int(os.environ.get("NEUROSQL_FUZZ", "120"))
@@ -104,6 +104,7 @@ def test_damaged_files_are_read_skipped_or_refused(kind, tmp_path, monkeypatch):
     random = np.random.default_rng(KINDS.index(kind))
     monkeypatch.setenv("NEUROSQL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(worker, "Worker", InThisProcess)
+    monkeypatch.setattr(apart, "here", True)
     inside = tmp_path / "inside"
     inside.mkdir()
     outcomes = {"read": 0, "refused": 0}
@@ -236,6 +237,7 @@ def test_links_in_a_tar_archive_are_not_followed(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".zip", ".tar.gz"])
 def test_decompression_bombs_are_refused(tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr(apart, "here", True)
     monkeypatch.setattr("neurosql.data.tree.MAX_SMALL", 2**22)
     path = tmp_path / f"bomb{suffix}"
     zeros = bytes(2**20)
@@ -252,6 +254,7 @@ def test_decompression_bombs_are_refused(tmp_path, suffix, monkeypatch):
 
 
 def test_a_numpy_bomb_and_objects_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(apart, "here", True)
     monkeypatch.setattr("neurosql.data.arrays.MAX_SMALL", 2**22)
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         head = io.BytesIO()

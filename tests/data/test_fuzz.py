@@ -1,6 +1,6 @@
 """Parsers take damaged and odd files in good order: a data set, or one printable line, and nothing else.
 
-`python benchmarks/fuzz_readers.py --cases 100000` runs as many cases as you have time for.
+`python benchmarks/fuzz_all.py` runs 100,000 cases for each of them.
 """
 
 import sys
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import fuzz_all
 import fuzz_readers
 
 sys.path.pop(0)
@@ -43,3 +44,32 @@ def test_what_is_not_in_good_order_is_found(monkeypatch):
     monkeypatch.setitem(fuzz_readers.PARSERS, "csv", fuzz_readers.Parser("a.csv", fuzz_readers.made.table, careless))
     found = fuzz_readers.fuzz("csv", range(100)).found
     assert any("KeyError" in line for line in found) and any("left" in line for line in found)
+
+
+def test_an_account_is_continued_and_counts_each_case_once(tmp_path, monkeypatch, capsys):
+    """Stopped half-way, with a line that was cut off, and started again: as if it had never been stopped."""
+    account = tmp_path / "fuzz.jsonl"
+    monkeypatch.setattr(fuzz_all, "USUAL_BLOCK", 20)
+    monkeypatch.setattr(fuzz_all, "in_a_process", fuzz_all.run)
+
+    def fuzz(cases):
+        given = ["fuzz_all.py", "--cases", str(cases), "--parsers", "split", "csv", "--account", str(account)]
+        monkeypatch.setattr(sys, "argv", given)
+        return fuzz_all.main()
+
+    assert fuzz(30) == 0
+    with open(account, "a") as file:
+        file.write('{"parser": "split", "seed')
+    assert fuzz(50) == 0
+    done = fuzz_all.read(account)
+    for parser in ("split", "csv"):
+        numbers = [n for b in done if b.parser == parser for n in range(b.first, b.first + b.cases)]
+        assert sorted(numbers) == list(range(50))
+        assert sum(b.read + b.refused for b in done if b.parser == parser) == 50
+    assert "| csv | 50 |" in (tmp_path / "fuzz.md").read_text() and "| split | 50 |" in capsys.readouterr().out
+
+
+def test_a_block_that_ends_its_process_is_wrong(monkeypatch):
+    monkeypatch.setattr(fuzz_all, "__file__", "/nowhere/fuzz_all.py")
+    done = fuzz_all.in_a_process(fuzz_all.Block("csv", 0, 0, 10))
+    assert len(done.found) == 1 and "| csv | 10 | 0 | 0 | 1 |" in fuzz_all.table([done])

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from neurosql import InputError, data
-from neurosql.data import arrays, listing, picture, splits, store, tables, tree, volume
+from neurosql.data import apart, arrays, listing, picture, splits, store, tables, tree, volume
 from neurosql.data.decode import decoder_of
 
 
@@ -127,6 +127,7 @@ def test_blocks_of_a_table_join_to_the_same_numbers(tmp_path, monkeypatch):
     lines = [",".join(map(repr, row.tolist())) + f",{'ab'[i % 2]},word" for i, row in enumerate(values)]
     (tmp_path / "t.csv").write_text("x,y,z,label,text\n" + "\n".join(lines) + "\n")
     whole = data.load(tmp_path / "t.csv")
+    monkeypatch.setattr(apart, "here", True)
     monkeypatch.setattr(tables, "BLOCK", 20)
     pieces = data.load(tmp_path / "t.csv")
     assert np.array_equal(whole.x, pieces.x) and np.array_equal(whole.labels, pieces.labels)
@@ -140,6 +141,7 @@ def test_blocks_of_a_table_join_to_the_same_numbers(tmp_path, monkeypatch):
 )
 def test_limits_on_tables_are_named(tmp_path, monkeypatch, name, least, words):
     (tmp_path / "t.csv").write_text("a,b,c\n" + "1.25,2.25,3.25\n" * 9)
+    monkeypatch.setattr(apart, "here", True)
     monkeypatch.setattr(tables, name, least)
     with pytest.raises(InputError, match=words):
         data.load(tmp_path / "t.csv")
@@ -147,6 +149,7 @@ def test_limits_on_tables_are_named(tmp_path, monkeypatch, name, least, words):
 
 def test_a_table_larger_than_memory_is_refused(tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_text("a,b\n" + "1,2\n" * 9)
+    monkeypatch.setattr(apart, "here", True)
     monkeypatch.setattr(store, "room", lambda: 500)
     with pytest.raises(InputError, match="more than 15 cells"):
         data.load(tmp_path / "t.csv")
@@ -351,7 +354,20 @@ def test_the_documented_limits_are_those_of_the_readers():
     for words in (f"{tree.MAX_MEMBER // mebi:,} MiB", f"{tables.MAX_COLUMNS:,} columns", f"{tables.SECONDS} s"):
         assert words in table["table"]
     assert f"{tree.MAX_MEMBER // mebi:,} MiB; packed, {tree.MAX_RATIO} times" in table["idx"]
-    assert f"{tree.MAX_ENTRIES:,} files" in table["archive, folder"] and "256 MiB" in table["archive, folder"]
+    assert f"{tree.MAX_ENTRIES:,} files" in table["archive"] and "256 MiB" in table["archive"]
+    assert f"{tree.MAX_ENTRIES:,} files" in table["folder"]
+    assert all(f"{apart.SECONDS:g} s" in table[name] for name in ("`.npz`", "idx", "archive"))
     assert f"{arrays.MAX_RATIO} times its packed size plus {tree.MAX_SMALL // mebi} MiB" in table["`.npz`"]
     assert f"{splits.MAX_SPLIT // mebi} MiB" in table["split file"]
     assert f"{listing.MAX_SAMPLES:,} samples" in table["any source"]
+
+
+@pytest.mark.parametrize("value", ["1e4000", "nan"])
+def test_numbers_that_are_longer_than_float64_are_refused_without_a_warning(value, tmp_path):
+    values = np.ones((4, 3), np.longdouble)
+    values[2, 1] = np.longdouble(value)
+    if not np.finfo(np.longdouble).max > np.finfo(np.float64).max:
+        pytest.skip("numbers are not longer here")
+    np.save(tmp_path / "a.npy", values)
+    with pytest.raises(InputError, match=r"must be finite, got (infinity|NaN) in sample 2"):
+        data.load(tmp_path / "a.npy")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurosql import InputError, NeuroSQL, data, fit, open_run, run
+from neurosql import InputError, NeuroSQL, data, fit, open_run, restoring, run
 from neurosql.checkpoint import RunFolder
 from neurosql.cli import main
 from neurosql.training import Stopped
@@ -211,11 +211,11 @@ def test_auto_is_the_first_device_that_there_is(monkeypatch, images, tmp_path):
     assert model.run_.method.device.type == "cpu"
     assert open_run(tmp_path / "run", device="auto").method.device.type == "cpu"
     asked = []
-    monkeypatch.setattr(run.torch, "empty", lambda size, device: asked.append(str(device)))
+    monkeypatch.setattr(torch, "empty", lambda size, device: asked.append(str(device)))
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert run.device_of("auto").type == "mps"
+    assert restoring.device_of("auto").type == "mps"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert run.device_of("auto").type == "cuda"
+    assert restoring.device_of("auto").type == "cuda"
     assert asked == ["mps", "cuda"]
 
 

@@ -133,10 +133,12 @@ def test_moving_codes_go_down_their_own_gradient_and_end_on_the_lattice(digits, 
 
 
 @pytest.mark.parametrize("components", [1, 3])
-@pytest.mark.parametrize("strategy", ["dense", "candidates"])
+@pytest.mark.parametrize("strategy", ["dense", "candidates", "blocks"])
 def test_moved_codes_are_matched_to_the_nearest_lattice_points_together(digits, components, strategy):
     method = build(
-        digits[0][:60, None], code_rate=0.1, match="codes", components=components, strategy=strategy, exchange=1
+        digits[0][:60, None],
+        **{"code_rate": 0.1, "match": "codes", "components": components, "exchange": 1},
+        **{"strategy": strategy, "block_size": 16},
     )
     method.codes = method.codes + 0.3 * torch.randn(method.codes.shape, generator=method.random, dtype=torch.float64)
     moved = method.codes.clone()

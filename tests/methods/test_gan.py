@@ -183,7 +183,7 @@ def test_what_the_discriminator_sees_is_changed_on_both_sides(digits, monkeypatc
 
     seen = []
 
-    def record(x, random, strength):
+    def record(x, random, strength, part):
         seen.append((len(x), strength))
         return augment(x, random, strength)
 

@@ -12,6 +12,7 @@ from torch import nn
 from neurosql import InputError, NeuroSQL, prior
 from neurosql.cost import Cost
 from neurosql.data import from_array
+from neurosql.methods.base import Batch
 from neurosql.methods.neurosql import QuantileAssignment
 from neurosql.settings import QuantileSettings, TrainingSettings
 from neurosql.training import Trainer
@@ -96,7 +97,7 @@ def test_mini_batches_offer_each_code_once_an_epoch(digits, subset, conditional)
     method = build(digits[0][:90, None], labels, algorithm="mini-batch", subset=subset)
     offered = []
     assign = method._assign
-    method._assign = lambda offers, how: (offered.extend(block.columns for block in offers), assign(offers, how))
+    method._assign = lambda offers, *how: (offered.extend(block.columns for block in offers), assign(offers, *how))
     loop = trainer(method, epochs=3, batch_size=20)
     for _ in range(3):
         offered.clear()
@@ -343,11 +344,60 @@ def test_candidates_take_the_place_of_the_matrix_and_say_what_they_cost(digits):
     assert costs[0] <= costs[1] + 1e-6 and costs[1] < 1.02 * costs[0]
 
 
-def test_candidates_are_chosen_by_the_number_of_images():
+@pytest.mark.parametrize("own", [{}, {"components": 3}, {"conditional": True}, {"conditional": True, "components": 2}])
+def test_blocks_improve_the_assignment_within_classes_and_components(digits, own):
+    x, labels = digits[0][:160, None], digits[1][:160] % 2
+    settings = {"strategy": "blocks", "block_size": 12, "start": "random", "momentum": 1.0}
+    given = labels if own.pop("conditional", False) else None
+    method = build(x, labels=given, dtype=torch.float32, **settings, **own)
+
+    def state():
+        return method.permutation.clone(), float(method.cost.paired(method.x, method.reconstruct()).mean())
+
+    before, value = state()
+    for _ in range(3):
+        method.reassign()
+        after, found = state()
+        assert sorted(after.tolist()) == list(range(160)) and not torch.equal(before, after)
+        assert found <= value * (1 + 1e-6)
+        if given is not None:
+            assert torch.equal(method.lattice_labels[after], method.labels)
+        parts = torch.empty(160, dtype=torch.int64)
+        for number, part in enumerate(method.parts):
+            parts[part.columns] = number
+        assert torch.equal(parts[before], parts[after])
+        figures = method._mean_figures()
+        assert 0 < figures["compared"] <= 1 and figures["cost"] == pytest.approx(found, rel=1e-5)
+        assert figures["relative_gap_estimate"] >= 0
+        before, value = after, found
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_reused_images_of_a_step_give_the_assignment_of_new_ones_while_nothing_moves(digits, classes):
+    """With codes on the lattice, no update and no batch statistics, both are the same images."""
+    x, labels = digits[0][:60, None], digits[1][:60] % classes if classes > 1 else None
+    own = {"algorithm": "mini-batch", "momentum": 1.0, "anneal": False, "start": "random"}
+    anew, reused = (build(x, labels, reuse=reuse, **own) for reuse in (False, True))
+    assert torch.equal(anew.permutation, reused.permutation)
+    before = anew.permutation.clone()
+    for index in torch.randperm(60, generator=torch.Generator().manual_seed(1)).split(20):
+        for method in (anew, reused):
+            label = None if method.labels is None else method.labels[index]
+            method.training_step(Batch(index, method.x[index], label), lambda name, loss: None)
+    assert torch.equal(anew.permutation, reused.permutation) and not torch.equal(before, reused.permutation)
+    for wrong in ({"subset": "random"}, {"algorithm": "full"}, {"match": "codes", "code_rate": 0.1}):
+        with pytest.raises(InputError, match="reuse is for"):
+            QuantileSettings(**own | {"reuse": True} | wrong).check()
+
+
+def test_the_strategy_is_chosen_by_the_number_of_images():
     settings = QuantileSettings()
-    assert settings.strategy_for(12_000) == "dense" and settings.strategy_for(12_001) == "candidates"
+    assert settings.strategy_for(12_000) == "dense" and settings.strategy_for(12_001) == "blocks"
+    assert QuantileSettings(block_size=20_000).strategy_for(20_000) == "dense"
+    assert [QuantileSettings(strategy="blocks").strategy_for(n) for n in (1024, 1025)] == ["dense", "blocks"]
     assert QuantileSettings(assignment="greedy").strategy_for(60_000) == "dense"
     for strategy in ("dense", "candidates"):
         assert {QuantileSettings(strategy=strategy).strategy_for(n) for n in (10, 60_000)} == {strategy}
-    with pytest.raises(InputError, match="exact"):
-        QuantileSettings(strategy="candidates", assignment="greedy").check()
+    for strategy in ("candidates", "blocks"):
+        with pytest.raises(InputError, match=f"strategy {strategy} needs assignment exact"):
+            QuantileSettings(strategy=strategy, assignment="greedy").check()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import neurosql
-from neurosql import InputError, networks, presets
+from neurosql import InputError, methods, networks, presets
 from neurosql import run as runs
 from neurosql.data import from_array
 from neurosql.methods.base import Task
@@ -126,7 +126,7 @@ def test_the_network_is_as_large_as_the_generator_and_as_seeded(method):
         settings = presets.settings(method, latent_dim=8, seed=seed).resolve("image")
         task = Task(settings, (1, 28, 28))
         state = torch.get_rng_state()
-        first, again = runs.methods.make(task), runs.methods.make(task)
+        first, again = methods.make(task), methods.make(task)
         assert torch.equal(torch.get_rng_state(), state)
         (name,) = first.sampling
         assert isinstance(first.networks[name], UNet)
@@ -137,10 +137,10 @@ def test_the_network_is_as_large_as_the_generator_and_as_seeded(method):
 
 def test_the_papers_unet_is_32_wide():
     settings = presets.settings("ddpm", "paper").resolve("image")
-    assert runs.methods.make(Task(settings, (1, 28, 28))).networks["denoiser"].widths == [32, 64, 64]
+    assert methods.make(Task(settings, (1, 28, 28))).networks["denoiser"].widths == [32, 64, 64]
     vectors = presets.settings("ddpm", "paper").resolve("vector")
     task = Task(vectors, (5,))
-    assert runs.methods.make(task).parameters() == pytest.approx(networks.count(task.generator()), rel=0.1)
+    assert methods.make(task).parameters() == pytest.approx(networks.count(task.generator()), rel=0.1)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -11,7 +11,7 @@ from neurosql import data
 from neurosql.cost import Cost
 from neurosql.metrics import moved
 from neurosql.metrics.copies import decisive
-from neurosql.metrics.memorisation import LEAST_VARIED
+from neurosql.metrics.memorisation import LEAST_TRIALS
 from neurosql.metrics.score import Score
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -27,7 +27,7 @@ def digits():
 
 @pytest.fixture(scope="module")
 def known(digits):
-    return planted.distances(digits, Cost.named("ssim+l1"))
+    return planted.distances(digits, Cost.named("ssim+l1"), learnt=0)
 
 
 def halved(x):
@@ -72,7 +72,7 @@ def test_real_images_raise_no_alarm(known):
 
 
 def test_parts_of_a_split_share_no_subject(known):
-    by_subject = planted.Distances(known.real, known.copies, np.arange(900) // 7)
+    by_subject = planted.Distances(known.real, known.copies, np.arange(900) // 7, {})
     parts = planted.split(by_subject, np.random.default_rng(0))
     assert sorted(np.concatenate(parts)) == list(range(900))
     subjects = [set(by_subject.subjects[part]) for part in parts]
@@ -86,10 +86,10 @@ def test_samples_that_are_all_alike_say_nothing(digits):
     random = np.random.default_rng(0)
     alike = np.clip(one + 0.01 * random.standard_normal((200, 1, 28, 28)), 0, 1).astype(np.float32)
     found = moved.moved_memorisation(alike, train, heldout)
-    assert found.trials < LEAST_VARIED and found.share > 0.5
+    assert found.trials < LEAST_TRIALS and found.share > 0.5
     assert found.interval == (0.0, 1.0) and found.verdict == "no sign"
     copies = moved.moved_memorisation(train[:200, :, :, ::-1], train, heldout)
-    assert copies.trials == 200 and copies.verdict == "clear" and "shifted, mirrored" in copies.sentence()
+    assert copies.trials > 100 and copies.verdict == "clear" and "shifted, mirrored" in copies.sentence()
 
 
 def test_odd_and_small_sizes_are_compared_too():

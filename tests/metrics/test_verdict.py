@@ -58,7 +58,7 @@ def test_an_old_score_is_told_by_the_same_rule_as_a_new_one():
     new = of_share(0.1, 2048, 400)
     old = Score("suspiciously close", new.share, "sampled", "lower", 2048, 400, interval=(0.08, 0.12), note="some")
     today = as_judged_today(old)
-    assert today.interval == new.interval and today.note == f"clear: {new.reason}"
+    assert today.interval == pytest.approx(new.interval, rel=1e-9) and today.note == f"clear: {new.reason}"
     assert as_judged_today(today) == today
     copied = as_judged_today(Score("suspiciously close", 0.01, "sampled", "lower", 500, 400, note="clear"))
     assert copied.note.startswith("clear: ") and "copies beyond doubt" in copied.note

@@ -1,4 +1,4 @@
-"""The commands as Python functions, from train and resume to export and reproduce.
+"""The commands as Python functions, from train and resume to tune and reproduce.
 
 The command line, a page and a notebook call these; an `Observer` receives the progress. Each is imported on first use:
 what needs no torch does not wait for it.
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from neurosql.app.reporting import report
     from neurosql.app.reproducing import reproduce
     from neurosql.app.sampling import sample
-    from neurosql.app.training import resume, train
+    from neurosql.app.training import help_to_resume, help_to_train, resume, train
+    from neurosql.app.tuning import tune
 
 __all__ = [
     "Observer",
@@ -30,18 +31,21 @@ __all__ = [
     "encode",
     "evaluate",
     "for_sharing",
+    "help_to_resume",
+    "help_to_train",
     "report",
     "reproduce",
     "resume",
     "sample",
     "train",
+    "tune",
 ]
 
 _HOMES = {
     **{"check_data": "checking", "describe": "describing", "codes": "encoding", "encode": "encoding"},
     **{"evaluate": "evaluating", "for_sharing": "exporting", "Observer": "observer", "Terminal": "observer"},
     **{"report": "reporting", "reproduce": "reproducing", "sample": "sampling", "resume": "training"},
-    **{"train": "training"},
+    **{"train": "training", "help_to_train": "training", "help_to_resume": "training", "tune": "tuning"},
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from neurosql.fitted import Run
 from neurosql.metrics import membership
 from neurosql.metrics.copies import decisive, verdict_of
-from neurosql.metrics.memorisation import FOLLOWS, in_words
+from neurosql.metrics.memorisation import follows, in_words
 from neurosql.metrics.score import Score
 
 FEW = 10
@@ -67,7 +67,7 @@ def measured(scores: Sequence[Score]) -> list[str]:
         score, interval, look = close
         verdict, why = verdict_of(score)
         words = in_words(score.value, interval, score.n, why, look)
-        found.append(f"Signs that samples are copies: {verdict}. {words} {FOLLOWS.get(verdict, '')}".rstrip())
+        found.append(f"Signs that samples are copies: {verdict}. {words} {follows(verdict, interval)}".rstrip())
     found.append(f"Membership: {told or 'not measured.'}")
     return found
 

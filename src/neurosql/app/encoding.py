@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from neurosql import data
+from neurosql import origin
 from neurosql import run as runs
 from neurosql.app import tables
 from neurosql.app.observer import Observer
@@ -19,8 +20,7 @@ from neurosql.data import ImageSet
 from neurosql.data.check import counts
 from neurosql.errors import InputError, Obstacles
 from neurosql.fitted import Run
-from neurosql.origin import as_prepared
-from neurosql.settings import DataSettings
+from neurosql.origin import Misfit
 from neurosql.trained_on import TrainedOn
 
 SINGULAR = {
@@ -100,7 +100,7 @@ def encode(
     run, folder = runs.open_run(path), RunFolder.existing(path)
     target = Path(out) if out else Path(path) / f"codes-{stem_of(source)}.npz"
     tables.check_target(target)
-    images, notes = alike(run, folder, source, limit, skip_bad, part, convert)
+    images, notes = alike(run, source, limit, skip_bad, part, convert)
     with runs.damage_of(path):
         found, labels, losses, known = _looked_up(run, folder, images.x, observer.progress)
     classes = None if labels is None else np.array(run.like.classes)[labels]
@@ -111,31 +111,29 @@ def encode(
 
 
 def alike(
-    run: Run, folder: RunFolder, source: str, limit: int | None, skip_bad: bool, part: str, convert: bool = False
+    run: Run, source: str, limit: int | None, skip_bad: bool, part: str, convert: bool = False
 ) -> tuple[ImageSet, list[str]]:
     """A source's images, prepared in the same way as the training images, and how they were converted."""
-    how, _ = runs.reading_of(folder)
-    how = as_prepared(run.data, dataclasses.replace(how, limit=limit, skip_bad=skip_bad, split=None, group="none"))
-    before = ""
+    wanted = (run.data, run.like, source, limit, skip_bad, part)
     try:
-        images = data.load(source, settings=how, like=run.like)
-        fits = images.shape == run.data.shape
-        before = _kind(_as_read(images))
+        images = origin.alike(*wanted)
+        return images, _converted(run, images, _kind(_as_read(images)))
+    except Misfit as error:
+        found, before = _as_read(error.images), _kind(_as_read(error.images))
+        if not convert or not run.data.modality.is_picture:
+            hint = ": --convert brings them to the shape of the model's" if run.data.modality.is_picture else ""
+            own = f"{run.data.shape} ({_kind(run.data.shape)})"
+            raise InputError(
+                f"the model's samples have shape {own}, but those of {source} have {found} ({before}){hint}"
+            ) from None
     except Obstacles as error:
         if "image_size" not in error.settled_by or not run.data.modality.is_picture:
             raise
         if not convert:
             raise Obstacles([_for_encode(run, words) for words in error.found], {}) from None
-        fits = False
-    if not fits:
-        if not convert or not run.data.modality.is_picture:
-            hint = ": --convert brings them to the shape of the model's" if run.data.modality.is_picture else ""
-            wanted, found = f"{run.data.shape} ({_kind(run.data.shape)})", f"{_as_read(images)} ({before})"
-            raise InputError(f"the model's samples have shape {wanted}, but those of {source} have {found}{hint}")
-        images = data.load(source, settings=_converting(run, how), like=run.like)
-    if part not in images.parts:
-        raise InputError(f"{source} has no {part} part: it has {', '.join(images.parts)}")
-    return images.parts[part], _converted(run, images, before)
+        before = ""
+    images = origin.alike(*wanted, **_converting(run))
+    return images, _converted(run, images, before)
 
 
 def _looked_up(
@@ -172,12 +170,12 @@ def _known(run: Run, folder: RunFolder) -> tuple[TrainedOn | None, str]:
     return TrainedOn.of(run.method, torch.from_numpy(train.x), train.names), ""
 
 
-def _converting(run: Run, how: DataSettings) -> DataSettings:
-    """Settings that bring any image to the size and the colour of the model's."""
+def _converting(run: Run) -> dict[str, Any]:
+    """The settings that bring any image to the size and the colour of the model's."""
     channels, height, width = run.data.shape
     if height != width:
         raise InputError(f"images can only be converted to squares, but the model's have {height} x {width} pixels")
-    return dataclasses.replace(how, image_size=height, channels="colour" if channels == 3 else "grey")
+    return {"image_size": height, "channels": "colour" if channels == 3 else "grey"}
 
 
 def _converted(run: Run, images: ImageSet, before: str) -> list[str]:

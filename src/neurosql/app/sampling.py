@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from neurosql import files
+from neurosql import files, intake
 from neurosql import run as runs
 from neurosql.errors import InputError
 from neurosql.fitted import Run
@@ -106,7 +106,7 @@ def _singles(images: np.ndarray, labels: np.ndarray | None, classes: Sequence[st
     written = set()
     for i, image in enumerate(images):
         folder = target if labels is None else target / names[labels[i]]
-        files.inside(target, folder.name if labels is not None else "")
+        intake.inside(target, folder)
         written.add(folder / f"{i:05d}.png")
         sheet(image[None], folder / f"{i:05d}.png", gap=0, pixels=0)
     others = sum(path.is_file() and path not in written for path in target.rglob("*"))

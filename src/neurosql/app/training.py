@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from neurosql import data, files
+from neurosql import circumstances, data, files, ranks, threads
 from neurosql import run as runs
 from neurosql.app.observer import Observer
-from neurosql.checkpoint import CODES, HISTORY, MODEL, SCORES, SPLIT, USED, RunFolder
+from neurosql.checkpoint import CODES, CONFIG, HISTORY, MODEL, SCORES, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet, catalogue, check
 from neurosql.data.obstacles import suggested_side
 from neurosql.errors import InputError, Obstacles
@@ -24,12 +24,14 @@ from neurosql.generators.grid import image_shape
 from neurosql.metrics.pairs import reconstruction_score
 from neurosql.metrics.score import Score
 from neurosql.modality import of_shape
+from neurosql.preparing import NO_LABELS
 from neurosql.report import page, pictures
-from neurosql.run import NO_LABELS
 from neurosql.settings import DataSettings, Settings
 from neurosql.settings.sections import AUTO
 
 QUIET = Observer()
+ALREADY_SET = 0
+"""As many threads as torch uses already."""
 
 
 @dataclass
@@ -74,18 +76,26 @@ def train(
     out: str | Path | None = None,
     how: DataSettings | None = None,
     observer: Observer = QUIET,
+    use: int | None = ALREADY_SET,
 ) -> Trained:
     """Train on the samples of a source and write a run folder, by default the next free one under runs/.
 
-    Raises `Stopped` after Ctrl-C: its `path` then holds a checkpoint to resume from.
+    `use` is how many threads to use: None is the quickest number in a short trial, and by default torch's own.
+
+    Raises `Stopped` after Ctrl-C: its `path` then holds a checkpoint to resume from. If torchrun starts the job again,
+    the run in `out` goes on. If several ranks train together, the others call `help_to_train`.
     """
-    images = read(source, how or DataSettings(), settings)
+    if _goes_on(out):
+        assert out is not None
+        return resume(out, observer=observer)
+    with ranks.here().after_first():
+        images = read(source, how or DataSettings(), settings)
     observer.say(check.brief(images))
     path = Path(out) if out else claimed(source)
     new = not out or not path.exists()
     folder = RunFolder.create(path)
     try:
-        with folder.writing():
+        with folder.writing(), _threads(use, settings, images, observer):
             run = runs.train(images, settings, path, **_heard(observer))
             return finish(run, images.x[run.index], folder)
     except InputError:
@@ -95,13 +105,51 @@ def train(
         raise
 
 
+def _threads(use: int | None, settings: Settings, images: ImageSet, observer: Observer) -> AbstractContextManager[None]:
+    if use == ALREADY_SET:
+        return nullcontext()
+    return threads.for_training(settings, tuple(images.shape), use, observer.say)
+
+
+def help_to_train(source: str, settings: Settings, out: str | Path | None, how: DataSettings | None = None) -> None:
+    """Take part, as another rank than the first, in what `train` does on rank 0."""
+    if _goes_on(out):
+        assert out is not None
+        help_to_resume(out)
+        return
+    with ranks.here().after_first():
+        images = read(source, how or DataSettings(), settings)
+    runs.train(images, settings)
+
+
+def _goes_on(out: str | Path | None) -> bool:
+    """Whether the job was started again, and has a run to go on with."""
+    if out is None and ranks.may_restart():
+        raise InputError("a job that torchrun may start again needs --out: it goes on from what is in that folder")
+    if out is None or not ranks.here().any(ranks.restarts() > 0):
+        return False
+    return bool(ranks.here().decide(RunFolder(out).has(CONFIG)))
+
+
 def resume(path: str | Path, source: str | None = None, observer: Observer = QUIET) -> Trained:
-    """Continue a stopped run; a finished run only gets the files that its folder lacks."""
+    """Continue a stopped run, with as many threads; a finished run only gets the files that its folder lacks.
+
+    If several ranks train together, the others call `help_to_resume`.
+    """
     folder = RunFolder.existing(path)
+    if ranks.here().several:
+        ranks.here().decide(runs.is_finished(folder))
     if runs.is_finished(folder) and folder.has(page.NAME) and not folder.was_left():
         return Trained(runs.open_run(path), folder)
     with folder.writing():
         return _resumed(folder, source, observer)
+
+
+def help_to_resume(path: str | Path, source: str | None = None) -> None:
+    """Take part, as another rank than the first, in what `resume` does on rank 0."""
+    folder = RunFolder.existing(path)
+    if not ranks.here().decide(0.0):
+        runs.assist(path, lambda source, how: _again(folder, source), source)
 
 
 def _resumed(folder: RunFolder, source: str | None, observer: Observer) -> Trained:
@@ -117,8 +165,9 @@ def _resumed(folder: RunFolder, source: str | None, observer: Observer) -> Train
             os.unlink(folder.path / page.NAME)
         return seen[-1]
 
-    run = runs.resume(folder.path, load, source, **_heard(observer))
-    return finish(run, seen[-1].x[run.index], folder)
+    with circumstances.as_recorded(folder.config()):
+        run = runs.resume(folder.path, load, source, **_heard(observer))
+        return finish(run, seen[-1].x[run.index], folder)
 
 
 def finish(run: Run, x: np.ndarray, folder: RunFolder) -> Trained:

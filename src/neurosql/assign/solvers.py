@@ -91,10 +91,14 @@ class Start(Protocol):
 
 
 class Warm(NamedTuple):
-    """A start put together by hand: column duals (m,), and columns (n,) of the rows, -1 where there is none."""
+    """A start put together by hand: column duals (m,), and columns (n,) of the rows, -1 where there is none.
+
+    `turn` counts the assignments before: what is drawn at random is drawn anew each time (see refinement.py).
+    """
 
     column_duals: torch.Tensor | None
     permutation: torch.Tensor | None = None
+    turn: int = 0
 
 
 class Assigner:

@@ -2,6 +2,7 @@
 
 - `Dense` computes the whole cost matrix.
 - `Candidates` never computes the costs of all pairs (see candidates.py).
+- `Blocks` improves the assignment so far, among neighbours (see refinement.py).
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-from neurosql.assign import candidates, solvers
+from neurosql.assign import candidates, refinement, solvers
 from neurosql.assign.blocks import Block
 from neurosql.assign.candidates import CandidateAssignment
 from neurosql.assign.solvers import Assignment, Warm
@@ -53,6 +55,10 @@ class Dense(Strategy):
     ) -> list[tuple[Solution, Figures]]:
         with self.clock("cost"):
             costs = [self.cost.matrix(x[block.rows], y, self.memory) for block, y in zip(blocks, parts)]
+        return self.solved(costs, warm)
+
+    def solved(self, costs: Sequence[Tensor], warm: Sequence[Warm]) -> list[tuple[Solution, Figures]]:
+        """The assignments of cost matrices, one for each block."""
         with self.clock("assignment"):
             solutions = solvers.solve_all(costs, self.settings.assignment, warm)
         return [(found, {"gap": found.gap, "relative_gap": found.relative_gap}) for found in solutions]
@@ -62,11 +68,24 @@ class Candidates(Strategy):
     """A few promising pairs, and an estimate instead of a certificate."""
 
     def solve(self, block: Block, x: Tensor, y: Tensor, warm: Warm) -> tuple[Solution, Figures]:
-        solution = candidates.solve(self.cost, x[block.rows], y, self.settings.candidates)
+        return self._described(candidates.solve(self.cost, x[block.rows], y, self.settings.candidates))
+
+    def _described(self, solution: CandidateAssignment) -> tuple[Solution, Figures]:
         for part, seconds in solution.seconds.items():
             self.clock.add("assignment" if part in ("match", "complete") else "cost", seconds)
-        share = solution.compared / len(block) ** 2
+        share = solution.compared / len(solution.permutation) ** 2
         return solution, {"compared": share, "relative_gap_estimate": solution.relative_gap_estimate}
 
 
-STRATEGIES: dict[str, type[Strategy]] = {"dense": Dense, "candidates": Candidates}
+class Blocks(Candidates):
+    """A few promising pairs among neighbours, from the assignment so far."""
+
+    def solve(self, block: Block, x: Tensor, y: Tensor, warm: Warm) -> tuple[Solution, Figures]:
+        # All images in their order need no copy: they may be mapped from a file.
+        images = x if torch.equal(block.rows, torch.arange(len(x))) else x[block.rows]
+        size = self.settings.block_size
+        found = refinement.solve(self.cost, images, y, warm.permutation, warm.column_duals, size, seed=warm.turn)
+        return self._described(found)
+
+
+STRATEGIES: dict[str, type[Strategy]] = {"dense": Dense, "candidates": Candidates, "blocks": Blocks}

@@ -45,6 +45,13 @@ class RunBench:
     """Number of runs at once, with one thread each; by default as many as cores and memory allow."""
     shard: str = "1/1"
     """i/k: only the i-th of k parts of the runs, to share them between k machines."""
+    on: str | None = None
+    """Where to run: dask://HOST:PORT sends the runs to the workers of a Dask cluster; slurm writes a script for sbatch
+    that runs them as an array. By default, this machine."""
+    tasks: int | None = None
+    """SLURM only: number of array tasks; by default one per run, but at most 32."""
+    submit: bool = False
+    """SLURM only: also submit the script, and a job that joins the results."""
     retry: bool = False
     """Repeat runs that failed."""
     rescore: bool = False
@@ -57,7 +64,8 @@ class RunBench:
 
         where = {"out": self.out, "root": self.data, "dims": self.dims, "methods": self.methods}
         how = {"shard": self.shard, "retry": self.retry, "rescore": self.rescore, "dry": self.dry}
-        commands.run(self.names, self.budget, self.seeds, slots=self.jobs, **where, **how)  # type: ignore[arg-type]
+        spread = {"on": self.on, "tasks": self.tasks, "submit": self.submit}
+        commands.run(self.names, self.budget, self.seeds, slots=self.jobs, **where, **how, **spread)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

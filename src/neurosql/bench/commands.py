@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from neurosql import bench
+from neurosql.bench import cluster, queue, rows, slurm, sources
 from neurosql.bench import migrate as migration
-from neurosql.bench import queue, rows, sources
 from neurosql.bench.declare import SCALES, Job
 from neurosql.bench.experiments import EXPERIMENTS, find
 from neurosql.errors import InputError
+from neurosql.settings import as_flags
+
+SLURM, WHOLE = "slurm", "1/1"
+MOST_TASKS = 32
 
 
 def show(budget: str) -> None:
@@ -36,16 +42,23 @@ def run(
     dry: bool,
     dims: str | None = None,
     methods: str | None = None,
+    on: str | None = None,
+    tasks: int | None = None,
+    submit: bool = False,
 ) -> None:
-    """Run what is left of some experiments, or of the part of them with these latent dimensions and methods."""
+    """Run what is left of some experiments, or of the part of them with these latent dimensions and methods.
+
+    `on` says where: None is this machine.
+    """
     if not names:
         raise InputError("name an experiment, or all: `neurosql bench list` shows them")
     chosen = [find(name) for name in (EXPERIMENTS if "all" in names else dict.fromkeys(names))]
-    for what, value in (("seeds", seeds), ("jobs", slots)):
+    for what, value in (("seeds", seeds), ("jobs", slots), ("tasks", tasks)):
         if value is not None and value < 1:
             raise InputError(f"{what} must be at least 1, got {value}")
     if root is not None and not Path(root).is_dir():
         raise InputError(f"no such folder: {root}")
+    _check_place(on, shard, rescore, tasks, submit)
     folder = Path(out) if out else Path("results") / budget
     plan = queue.plan(chosen, budget, folder, seeds, queue.shard_of(shard), root, retry, rescore and not dry)
     jobs = [job for some in plan.jobs.values() for job in some]
@@ -61,11 +74,24 @@ def run(
         for job in plan.left:
             print(f"           {job.describe()}")
         return
-    if not plan.left and not every & plan.results.keys():
+    # A part of the runs may be empty.
+    if not plan.left and not every & plan.results.keys() and shard == WHOLE:
         raise InputError("nothing to run")
-    slots = slots or queue.at_once()
+    if on == SLURM:
+        if lacking := plan.lacking() or ("" if plan.left else "all runs are done: there is nothing to submit"):
+            raise InputError(lacking)
+        root = root or os.environ.get(sources.VARIABLE)
+        asked = {"budget": budget, "seeds": seeds, "dims": dims, "methods": methods, "retry": retry or None}
+        asked |= {"data": root and str(Path(root).resolve())}
+        words = [*names, *as_flags({name: value for name, value in asked.items() if value is not None})]
+        _array(slurm.write(plan, budget, words, tasks or min(len(plan.left), MOST_TASKS), slots or 1), submit)
+        return
     try:
-        queue.run(plan, slots)
+        if on is None:
+            queue.run(plan, slots or queue.at_once())
+        else:
+            with cluster.connected(on, any(job.vgg for job in plan.left)) as workers:
+                queue.run(plan, slots or workers.slots, start=workers.start)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped; run the same command again to continue") from None
     plan.save()
@@ -75,6 +101,31 @@ def run(
     for name in plan.jobs:
         if plan.table(name).is_file():
             print(f"wrote      {plan.table(name)}")
+
+
+def _check_place(on: str | None, shard: str, rescore: bool, tasks: int | None, submit: bool) -> None:
+    """Refuse a place that there is none of, and options that it does not go with."""
+    if on != SLURM and (tasks is not None or submit):
+        raise InputError(f"{'submit' if submit else 'tasks'} is for SLURM: give --on {SLURM}")
+    if on is None:
+        return
+    if on != SLURM and not on.startswith(cluster.SCHEME):
+        raise InputError(f"on must be {cluster.SCHEME}HOST:PORT or {SLURM}, got {on!r}")
+    if rescore:
+        raise InputError("rescore works where the trained models are: leave out --on")
+    if on == SLURM and shard != WHOLE:
+        raise InputError(f"the tasks of the array share the runs: leave out --shard, got {shard}")
+
+
+def _array(array: slurm.Array, submit: bool) -> None:
+    """Say what was written and what to do with it, or submit it."""
+    print(f"wrote      {array.script}: an array of {array.tasks} tasks")
+    if submit:
+        first, then = slurm.submit(array)
+        print(f"submitted  job {first}, and job {then}, which joins the results")
+        return
+    print(f"next       {shlex.join(['sbatch', str(array.script)])}")
+    print(f"then       {array.merge}")
 
 
 def _wanted(jobs: Sequence[Job], dims: str | None, methods: str | None) -> set[rows.Key]:

@@ -23,7 +23,8 @@ LATER = {
     **{"mapping": 0, "mapping_width": 128},
     **{"components": 1, "exchange": 4, "code_rate": 0.0, "match": "cost"},
     **{"shared_rate": 0.0, "law": "fixed", "final_components": 0, "apart": 1.0},
-    **{"fresh": 0.0, "fresh_batch": 128, "fresh_every": 6},
+    **{"fresh": 0.0, "fresh_batch": 128, "fresh_every": 6, "block_size": 1024, "reuse": False},
+    "precision": "float32",
 }
 """Settings added after the first results, with their defaults: runs that do not use them keep their hash."""
 IN_COLOUR = ("celeba", "afhq")
@@ -161,7 +162,8 @@ class Experiment:
         data, backbone, dim, images, pixels, batch, arm = cell
         chosen = {"generator": backbone, "size": scale.size, "latent_dim": dim, "seed": seed}
         epochs = self.epochs.get(budget, scale.epochs) or presets.BUDGETS[budget]["epochs"]
-        chosen |= {"epochs": epochs * arm.longer}
+        # The same on every machine, whatever is quickest there.
+        chosen |= {"epochs": epochs * arm.longer, "precision": "float32"}
         chosen |= {"batch_size": batch} if batch else {}
         own = {**chosen, **self.settings, **arm.own}
         if budget == SMOKE:

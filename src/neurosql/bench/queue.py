@@ -8,10 +8,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from tqdm import tqdm
 
@@ -27,6 +28,8 @@ VGG = "lpips-vgg"
 """The published weights behind VGG features."""
 POLL = 0.2
 LAST_WORDS = 400
+LINES = 16
+"""Most runs under way that are shown, one per line."""
 MAX_LEFT = 2**26
 """Most bytes of a file that a run leaves for the sheets."""
 
@@ -46,7 +49,9 @@ class Plan:
 
     def folder(self, job: Job) -> Path:
         """The folder that a job works in; an InputError if it leads out of the folder of the results."""
-        return intake.inside(self.out, self.out / JOBS / job.folder)
+        folder = self.out / JOBS / job.folder
+        intake.inside(self.out, folder)
+        return folder
 
     def table(self, experiment: str) -> Path:
         """The table of an experiment's runs."""
@@ -132,8 +137,45 @@ def at_once() -> int:
     return max(1, min(cores, int(free / GIGABYTES_EACH)))
 
 
-def run(plan: Plan, slots: int, progress: bool = True) -> None:
-    """Run what is left of a plan. Ctrl-C stops it; the next call continues.
+class Task(Protocol):
+    """A run under way, here or elsewhere: what the queue asks of a `subprocess.Popen`."""
+
+    def poll(self) -> int | None:
+        """The exit status; None while it is running. Once there is a status, the job's folder has its files."""
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+
+    def wait(self) -> int:
+        """Wait until it has stopped."""
+
+
+def here(plan: Plan, job: Job) -> Task:
+    """Start a run in a process of its own on this machine."""
+    folder = plan.folder(job)
+    folder.mkdir(parents=True, exist_ok=True)
+    files.replace(folder / JOB, order(plan, job))
+    (folder / REASON).unlink(missing_ok=True)
+    return work_in(folder, job.alone)
+
+
+def order(plan: Plan, job: Job) -> bytes:
+    """What `neurosql.bench.work` reads: the job, and where its data are."""
+    source = sources.path_of(job, plan.root)
+    assert source is not None
+    return json.dumps({"job": job.record(), "source": source}, indent=1).encode()
+
+
+def work_in(folder: Path, alone: bool) -> subprocess.Popen[bytes]:
+    """Start the process that carries out the order in a folder, with one thread or, if it is alone, with all."""
+    environment = children.environment(**{} if alone else {"OMP_NUM_THREADS": "1"})
+    with (folder / LOG).open("ab") as log:
+        command = children.command("-m", "neurosql.bench.work", str(folder))
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def run(plan: Plan, slots: int, progress: bool = True, start: Callable[[Plan, Job], Task] = here) -> None:
+    """Run what is left of a plan. Ctrl-C stops it; the next call continues. `start` begins a run, here or elsewhere.
 
     Without the published weights that its runs need, nothing is run: hours later, their tables would lack columns.
     """
@@ -141,16 +183,17 @@ def run(plan: Plan, slots: int, progress: bool = True) -> None:
         raise InputError(lacking)
     view = _View(plan, slots, progress)
     pending = list(plan.left)
-    running: dict[subprocess.Popen[bytes], Job] = {}
+    running: dict[Task, Job] = {}
     try:
         while pending or running:
             while pending and _may_start(pending[0], running, slots):
                 job = pending.pop(0)
-                running[_start(plan, job)] = job
+                running[start(plan, job)] = job
                 view.began(job)
-            for process in [process for process in running if process.poll() is not None]:
-                job = running.pop(process)
-                row = _collect(plan, job, process.returncode)
+            ended = {task: status for task in running if (status := task.poll()) is not None}
+            for task, status in ended.items():
+                job = running.pop(task)
+                row = _collect(plan, job, status)
                 plan.results[job.key] = row
                 view.ended(job, row)
                 plan.save()
@@ -159,30 +202,17 @@ def run(plan: Plan, slots: int, progress: bool = True) -> None:
             view.show(pending, list(running.values()))
             time.sleep(POLL)
     finally:
-        for process in running:
-            process.terminate()
-        for process in running:
-            process.wait()
+        for task in running:
+            task.terminate()
+        for task in running:
+            task.wait()
         view.close()
 
 
-def _may_start(job: Job, running: dict[subprocess.Popen[bytes], Job], slots: int) -> bool:
+def _may_start(job: Job, running: dict[Task, Job], slots: int) -> bool:
     if job.alone or any(other.alone for other in running.values()):
         return not running
     return len(running) < slots
-
-
-def _start(plan: Plan, job: Job) -> subprocess.Popen[bytes]:
-    folder = plan.folder(job)
-    folder.mkdir(parents=True, exist_ok=True)
-    source = sources.path_of(job, plan.root)
-    assert source is not None
-    files.replace(folder / JOB, json.dumps({"job": job.record(), "source": source}, indent=1).encode())
-    (folder / REASON).unlink(missing_ok=True)
-    environment = children.environment(**{} if job.alone else {"OMP_NUM_THREADS": "1"})
-    with (folder / LOG).open("ab") as log:
-        command = children.command("-m", "neurosql.bench.work", str(folder))
-        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def _collect(plan: Plan, job: Job, status: int) -> rows.Row:
@@ -210,7 +240,8 @@ class _View:
         form = "{desc}: {n_fmt}/{total_fmt} |{bar}| {elapsed}{postfix}"
         self.bar = tqdm(total=self.total, desc="bench", bar_format=form, disable=off, leave=True)
         self.lines = [
-            tqdm(total=0, bar_format="{desc}", position=1 + i, disable=off, leave=False) for i in range(slots)
+            tqdm(total=0, bar_format="{desc}", position=1 + i, disable=off, leave=False)
+            for i in range(min(slots, LINES))
         ]
         self.shown = 0.0
         self.start: dict[Job, float] = {}

@@ -69,7 +69,28 @@ def _trained(job: Job, images: Any, path: Path) -> Run:
         return runs.open_run(path)
     if (path / CONFIG).is_file():
         return runs.resume(path, lambda *_: images)
-    return runs.train(images, job.settings, path)
+    twin = None if job.alone else _twin(job, path.parent)
+    return runs.train(images, job.settings, path) if twin is None else runs.open_run(twin / RUN)
+
+
+def _twin(job: Job, folder: Path) -> Path | None:
+    """The folder of another job that has trained the same model, and differs in how it is sampled or scored."""
+    own = _model(job)
+    for other in sorted(folder.parent.iterdir()):
+        if other == folder or other.is_symlink() or not (other / ROW).is_file() or not is_trained(other):
+            continue
+        try:
+            theirs = Job.from_record(json.loads((other / JOB).read_text("utf-8"))["job"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if _model(theirs) == own:
+            return other
+    return None
+
+
+def _model(job: Job) -> tuple[Any, ...]:
+    """What decides a trained model."""
+    return job.data, job.images, job.pixels, job.settings
 
 
 def _taken(run: Run) -> rows.Row:

@@ -13,9 +13,10 @@ import numpy as np
 
 from neurosql import intake
 from neurosql.data import store
+from neurosql.data.archive import MAX_SMALL, printable, words_of
 from neurosql.data.imageset import guess_layout
 from neurosql.data.listing import Arrays
-from neurosql.data.tree import MAX_SMALL, Tree, page, printable, words_of
+from neurosql.data.tree import Tree, page
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 
@@ -68,7 +69,7 @@ def _npy(path: Path) -> np.ndarray | store.OnDisk:
         if any(type(side) is not int or side < 0 for side in shape) or file.tell() + wanted > size:
             raise ValueError(f"its header says shape {shape} of {dtype}, but it has {size:,} bytes")
         if wanted > store.room():
-            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+            return store.OnDisk(path, shape, dtype, file.tell(), by_columns, mapped=True)
         if by_columns or not shape:
             file.seek(0)
             return np.asarray(np.load(file, allow_pickle=False))

@@ -10,8 +10,8 @@ from PIL import Image
 
 from neurosql.data import duplicates, findings, store
 from neurosql.data.account import account
+from neurosql.data.archive import printable
 from neurosql.data.imageset import ImageSet
-from neurosql.data.tree import printable
 from neurosql.modality import VOLUME
 
 SHEET = 48

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from neurosql.data.tree import page, page_in, words_of
+from neurosql.data.archive import words_of
+from neurosql.data.tree import page, page_in
 from neurosql.errors import InputError
 from neurosql.intake import odd
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from neurosql.data import duplicates, store
+from neurosql.data.archive import printable
 from neurosql.data.imageset import ImageSet
 from neurosql.data.listing import Reading
 from neurosql.data.obstacles import SIDES, listed, suggested_side
 from neurosql.data.picture import TINY
-from neurosql.data.tree import printable
 
 MANY = 12_000
 """With more samples than this, near duplicates are not searched for: the search compares all pairs."""

@@ -85,7 +85,9 @@ def numbers(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind in "mMV":
         raise InputError(f"values must be numbers, got {array.dtype}")
     try:
-        return array.astype(np.float64)
+        # Longer numbers than float64 may be too large for it: they become infinite, and `finite` says so.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"values must be numbers: {error}") from None
 

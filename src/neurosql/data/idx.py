@@ -10,8 +10,9 @@ import zlib
 
 import numpy as np
 
+from neurosql.data.archive import MAX_RATIO, MAX_SMALL, words_of
 from neurosql.data.listing import MAX_SAMPLES, Arrays
-from neurosql.data.tree import MAX_MEMBER, MAX_RATIO, MAX_SMALL, Entry, Tree, page_in, words_of
+from neurosql.data.tree import MAX_MEMBER, Entry, Tree, page_in
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 

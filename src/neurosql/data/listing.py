@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from neurosql.data.tree import Entry, printable
+from neurosql.data.archive import printable
+from neurosql.data.tree import Entry
 from neurosql.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from neurosql.data import apart
 from neurosql.data.arrays import array, keys, npz
 from neurosql.data.listing import Arrays
 from neurosql.data.tree import Tree
@@ -17,7 +18,7 @@ PARTS = {"train": "train", "val": "validation", "test": "test"}
 
 def recognises(tree: Tree) -> bool:
     """Whether it is a `.npz` file with the arrays of MedMNIST."""
-    return tree.kind == "file" and tree.path.suffix.lower() == ".npz" and "train_images" in keys(tree.path)
+    return tree.kind == "file" and tree.path.suffix.lower() == ".npz" and "train_images" in apart.keys(tree.path)
 
 
 def scan(tree: Tree, settings: DataSettings) -> Arrays:

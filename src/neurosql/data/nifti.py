@@ -51,9 +51,12 @@ def scan(tree: Tree, settings: DataSettings) -> Listing:
     axis = settings.of(NiftiSettings).axis
     if axis is None:
         return Listing(items)
+    from neurosql.data import apart
+
     slices = []
+    depths = apart.depths(tree.path, [item.entry.name for item in items], axis)
     for item in items:
-        for number in range(_depth(tree, item.entry, axis)):
+        for number in range(depths[item.entry.name]):
             slices.append(Item(item.entry, item.label, item.subject, item.part, number))
         if len(slices) > MAX_ENTRIES:
             raise InputError(f"{str(tree.path)!r} holds more than {MAX_ENTRIES:,} slices")
@@ -65,7 +68,7 @@ def _subject(entry: Entry) -> str:
     return named.group(1) if named else entry.name
 
 
-def _depth(tree: Tree, entry: Entry, axis: int) -> int:
+def depth(tree: Tree, entry: Entry, axis: int) -> int:
     """The number of slices along an axis of the volume in a file."""
     from neurosql.data import volume
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from neurosql.data.tree import printable
+from neurosql.data.archive import printable
 from neurosql.errors import InputError, Obstacles
 
 SIDES = (64, 32, 16, 8)

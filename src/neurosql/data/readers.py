@@ -48,13 +48,24 @@ class ReaderRecord:
     settings: str | None = None
     """Its own settings, as `module:name`: a frozen dataclass with a docstring per field and a `check`. Each field is a
     flag; `scan` gets them by `settings.of(cls)`, and a decoder finds them in `Prep.own`."""
+    apart: bool = False
+    """Whether `scan` parses whole files into `Arrays`, and does so in a process of its own. For readers of this package
+    only: that process knows no others."""
 
     def recognises(self, tree: Tree) -> bool:
         """Whether it can read what is there. Only built-in readers are asked, and only if the source names none."""
         return bool(import_module(self.implementation).recognises(tree))
 
     def scan(self, tree: Tree, settings: DataSettings) -> Listing | Arrays:
-        """What there is to read."""
+        """What there is to read; whole files of strangers are parsed in a process of their own."""
+        from neurosql.data import apart
+
+        if self.apart and not apart.here:
+            return apart.scan(self.name, tree.path, settings)
+        return self.parse(tree, settings)
+
+    def parse(self, tree: Tree, settings: DataSettings) -> Listing | Arrays:
+        """What there is to read, parsed in this process."""
         found: Listing | Arrays = import_module(self.implementation).scan(tree, settings)
         return found
 
@@ -65,8 +76,8 @@ class ReaderRecord:
         return kind
 
 
-MNIST = ReaderRecord("mnist", "neurosql.data.idx", ("fashion-mnist", "kmnist", "emnist", "idx"))
-MEDMNIST = ReaderRecord("medmnist", "neurosql.data.medmnist")
+MNIST = ReaderRecord("mnist", "neurosql.data.idx", ("fashion-mnist", "kmnist", "emnist", "idx"), apart=True)
+MEDMNIST = ReaderRecord("medmnist", "neurosql.data.medmnist", apart=True)
 CELEBA = ReaderRecord("celeba", "neurosql.data.celeba", decoder=IMAGES)
 AFHQ = ReaderRecord("afhq", "neurosql.data.afhq", decoder=IMAGES)
 OASIS = ReaderRecord("oasis", "neurosql.data.oasis", decoder=IMAGES)
@@ -83,8 +94,8 @@ AUDIO = ReaderRecord(
     decoder="neurosql.data.sound:DECODER",
     settings="neurosql.data.audio:AudioSettings",
 )
-TABLE = ReaderRecord("table", "neurosql.data.tables", ("csv", "parquet"))
-ARRAY = ReaderRecord("array", "neurosql.data.arrays", ("npz", "npy"))
+TABLE = ReaderRecord("table", "neurosql.data.tables", ("csv", "parquet"), apart=True)
+ARRAY = ReaderRecord("array", "neurosql.data.arrays", ("npz", "npy"), apart=True)
 FOLDER = ReaderRecord("folder", "neurosql.data.folder", decoder=IMAGES)
 
 # If no reader is named, the first of these that recognises a path reads it.

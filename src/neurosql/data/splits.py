@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from neurosql import intake
+from neurosql.data.archive import words_of
 from neurosql.data.listing import PARTS
-from neurosql.data.tree import words_of
 from neurosql.errors import InputError
 
 DRAW = 0xD4A3

@@ -97,21 +97,29 @@ class Place:
             self.why = f"the cache {home} can't be written ({error.strerror}): images will be decoded again next time"
 
     def keep(self, meta: dict[str, Any]) -> None:
-        """Move the folder to its final place, unless another process was first."""
+        """Move the folder to its final place, unless another process was first. If that fails, `why` says so."""
         assert self.folder is not None
+        try:
+            self._move(self.folder, meta)
+        except OSError as error:
+            # The disk is full, or the folder was swept away: a clock that jumps makes it look old.
+            self.why = f"the cache {self.folder.parent} can't be written ({error.strerror})"
+            self.drop()
+
+    def _move(self, folder: Path, meta: dict[str, Any]) -> None:
         # As it is read back, with lists in place of tuples.
         meta = json.loads(json.dumps(meta))
-        whole = meta | {SUM: _checksum(self.folder / PIXELS, meta)}
-        (self.folder / META).write_text(json.dumps(whole), encoding="utf-8")
-        target = self.folder.parent / self.key
+        whole = meta | {SUM: _checksum(folder / PIXELS, meta)}
+        (folder / META).write_text(json.dumps(whole), encoding="utf-8")
+        target = folder.parent / self.key
         try:
-            os.rename(self.folder, target)
+            os.rename(folder, target)
         except OSError:
             if look_up(self.key) is None:
                 # A damaged one is in the way.
                 shutil.rmtree(target, ignore_errors=True)
                 try:
-                    os.rename(self.folder, target)
+                    os.rename(folder, target)
                 except OSError as error:
                     self.why = f"the cache {target} can't be written ({error.strerror})"
             self.drop()
@@ -180,8 +188,20 @@ class OnDisk:
     It is read, not mapped: a file that somebody cuts off meanwhile would end a process that maps it.
     """
 
-    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], start: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        start: int,
+        by_columns: bool = False,
+        mapped: bool = False,
+    ) -> None:
         self.path, self.shape, self.dtype, self.start = path, shape, dtype, start
+        self.by_columns = by_columns
+        """Whether the file has column after column instead; such an array must be mapped."""
+        self.mapped = mapped
+        """Whether it is mapped all the same, because it is larger than memory."""
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -190,6 +210,11 @@ class OnDisk:
     def ndim(self) -> int:
         """The number of axes."""
         return len(self.shape)
+
+    def whole(self) -> np.ndarray:
+        """The array, mapped."""
+        order: Any = "F" if self.by_columns else "C"
+        return np.asarray(np.memmap(self.path, self.dtype, "r", self.start, self.shape, order))
 
     def rows(self, index: np.ndarray) -> np.ndarray:
         """The rows of these increasing positions; an InputError if the file no longer has them."""
@@ -223,7 +248,9 @@ def _fill(file: BinaryIO, view: memoryview) -> bool:
 def gather(values: np.ndarray | OnDisk, index: np.ndarray) -> np.ndarray:
     """values[index]: without a copy if the index is a range; a copy that does not fit in memory is mapped."""
     if isinstance(values, OnDisk):
-        return values.rows(index)
+        if not values.mapped:
+            return values.rows(index)
+        values = values.whole()
     n = len(index)
     if n and index[0] >= 0 and index[-1] - index[0] == n - 1 and (np.diff(index) == 1).all():
         return values[index[0] : index[0] + n]

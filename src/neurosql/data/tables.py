@@ -17,8 +17,9 @@ import numpy as np
 
 from neurosql import intake
 from neurosql.data import store
+from neurosql.data.archive import printable, words_of
 from neurosql.data.listing import MAX_SAMPLES, Arrays
-from neurosql.data.tree import MAX_MEMBER, Tree, page, printable, words_of
+from neurosql.data.tree import MAX_MEMBER, Tree, page
 from neurosql.errors import InputError
 from neurosql.settings import DataSettings
 

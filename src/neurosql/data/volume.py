@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from neurosql import intake
+from neurosql.data.archive import MAX_RATIO, MAX_SMALL, words_of
 from neurosql.data.decode import Bad, Decoded, Decoder, Prep
 from neurosql.data.nifti import NiftiSettings
 from neurosql.data.picture import centre, resize_float
-from neurosql.data.tree import MAX_RATIO, MAX_SMALL, words_of
 from neurosql.errors import InputError
 
 MAX_VOLUME = 2**30

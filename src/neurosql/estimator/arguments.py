@@ -38,6 +38,7 @@ class Arguments(BaseEstimator):  # type: ignore[misc]
         start: str | None = None,
         algorithm: str | None = None,
         subset: str | None = None,
+        reuse: bool | None = None,
         assignment: str | None = None,
         every: int | None = None,
         momentum: float | None = None,
@@ -57,6 +58,7 @@ class Arguments(BaseEstimator):  # type: ignore[misc]
         penalty: float | None = None,
         strategy: str | None = None,
         candidates: int | None = None,
+        block_size: int | None = None,
         memory: int | None = None,
         epochs: int | None = None,
         steps: int | None = None,
@@ -77,6 +79,7 @@ class Arguments(BaseEstimator):  # type: ignore[misc]
         validate_on: int | None = None,
         checkpoint_every: int | None = None,
         device: str | None = None,
+        precision: str | None = None,
         random_state: Any = 0,
         verbose: int = 0,
         warm_start: bool = False,
@@ -99,6 +102,7 @@ class Arguments(BaseEstimator):  # type: ignore[misc]
         self.start = start
         self.algorithm = algorithm
         self.subset = subset
+        self.reuse = reuse
         self.assignment = assignment
         self.every = every
         self.momentum = momentum
@@ -118,6 +122,7 @@ class Arguments(BaseEstimator):  # type: ignore[misc]
         self.penalty = penalty
         self.strategy = strategy
         self.candidates = candidates
+        self.block_size = block_size
         self.memory = memory
         self.epochs = epochs
         self.steps = steps
@@ -138,6 +143,7 @@ class Arguments(BaseEstimator):  # type: ignore[misc]
         self.validate_on = validate_on
         self.checkpoint_every = checkpoint_every
         self.device = device
+        self.precision = precision
         self.random_state = random_state
         self.verbose = verbose
         self.warm_start = warm_start

@@ -19,6 +19,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from neurosql.ranks import Part
+
 BRIGHTNESS = 0.25
 SATURATION = 1.0
 CONTRAST = 0.5
@@ -26,18 +28,19 @@ TRANSLATION = 1 / 8
 CUTOUT = 1 / 2
 
 
-def augment(x: Tensor, random: torch.Generator, strength: float = 1.0) -> Tensor:
-    """T(x), of the same shape as x, each sample changed in its own way."""
+def augment(x: Tensor, random: torch.Generator, strength: float = 1.0, part: Part | None = None) -> Tensor:
+    """T(x), of the same shape as x, each sample changed in its own way. The samples may be part of a joint batch."""
     if x.ndim < 3 or not strength:
         return x
-    x = x + BRIGHTNESS * strength * _uniform(x, random)
+    part = part or Part.all(len(x))
+    x = x + BRIGHTNESS * strength * _uniform(x, random, part)
     if x.shape[1] == 3:
-        x = _stretch(x, x.mean(1, keepdim=True), 1 + SATURATION * strength * _uniform(x, random))
+        x = _stretch(x, x.mean(1, keepdim=True), 1 + SATURATION * strength * _uniform(x, random, part))
     means = x.mean(tuple(range(1, x.ndim)), keepdim=True)
-    x = _stretch(x, means, 1 + CONTRAST * strength * _uniform(x, random))
+    x = _stretch(x, means, 1 + CONTRAST * strength * _uniform(x, random, part))
     most = [round(TRANSLATION * strength * side) for side in x.shape[2:]]
-    x = translate(x, torch.stack([_whole(-m, m, len(x), random) for m in most], 1).to(x.device))
-    centres = torch.stack([_whole(0, side - 1, len(x), random) for side in x.shape[2:]], 1)
+    x = translate(x, torch.stack([_whole(-m, m, part, random) for m in most], 1).to(x.device))
+    centres = torch.stack([_whole(0, side - 1, part, random) for side in x.shape[2:]], 1)
     return cut(x, centres.to(x.device), [round(CUTOUT * strength * side) for side in x.shape[2:]])
 
 
@@ -67,12 +70,12 @@ def _stretch(x: Tensor, middle: Tensor, factor: Tensor) -> Tensor:
     return middle + factor * (x - middle)
 
 
-def _uniform(x: Tensor, random: torch.Generator) -> Tensor:
+def _uniform(x: Tensor, random: torch.Generator, part: Part) -> Tensor:
     """One number per sample, uniform in [-1, 1], shaped to multiply x."""
-    draws = torch.rand(len(x), generator=random, dtype=torch.float64)
+    draws = part.of(lambda n: torch.rand(n, generator=random, dtype=torch.float64))
     return (2 * draws - 1).to(x).view(-1, *(1 for _ in x.shape[1:]))
 
 
-def _whole(low: int, high: int, n: int, random: torch.Generator) -> Tensor:
-    """n whole numbers, uniform in low..high."""
-    return torch.randint(low, high + 1, (n,), generator=random)
+def _whole(low: int, high: int, part: Part, random: torch.Generator) -> Tensor:
+    """One whole number per sample, uniform in low..high."""
+    return part.of(lambda n: torch.randint(low, high + 1, (n,), generator=random))

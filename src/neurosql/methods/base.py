@@ -19,6 +19,7 @@ from neurosql.encode import decode
 from neurosql.errors import InputError, NotFinite
 from neurosql.generators.base import Generator
 from neurosql.modality import Modality, of_shape
+from neurosql.ranks import Part
 from neurosql.registry import imported
 from neurosql.samplers import SAMPLERS, Known
 from neurosql.settings import BACKBONES, MethodRecord, Sampling, Settings
@@ -41,11 +42,26 @@ def must_be_finite(what: str, *values: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some training images: their indices in the training set (m,), pixels (m, ...) and labels (m,), if any."""
+    """Some training images: their indices in the training set (m,), pixels (m, ...) and labels (m,), if any.
+
+    If several ranks train together, these are this rank's part of a joint batch.
+    """
 
     index: Tensor
     x: Tensor
     label: Tensor | None
+    of: tuple[Tensor, Part] | None = None
+    """The indices of the joint batch, and which of them are here; by default, all are."""
+
+    @property
+    def joint(self) -> Tensor:
+        """The indices of all images of the step, those of other ranks included."""
+        return self.index if self.of is None else self.of[0]
+
+    @property
+    def part(self) -> Part:
+        """Which rows of the joint batch are here."""
+        return Part.all(len(self.index)) if self.of is None else self.of[1]
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from neurosql.methods.noise import FromNoise, column, spread_times
+from neurosql.ranks import Part
 from neurosql.settings import methods
 from neurosql.settings.methods import DDPMSettings
 from neurosql.settings.samplers import ANCESTRAL, Sampling
@@ -106,10 +107,11 @@ class DDPM(FromNoise):
         """The noise of all steps."""
         return Schedule(self.settings.noise_steps, self.settings.noise_schedule)
 
-    def losses(self, x: Tensor, label: Tensor | None, random: torch.Generator) -> Tensor:
+    def losses(self, x: Tensor, label: Tensor | None, random: torch.Generator, part: Part | None = None) -> Tensor:
         """Mean squared error of the network's prediction, (m,), each sample at its own step."""
-        k = 1 + (spread_times(len(x), random) * self.schedule.steps).long()
-        noise = self.draw(tuple(x.shape), random)
+        times = (part or Part.all(len(x))).of(lambda n: spread_times(n, random))
+        k = 1 + (times * self.schedule.steps).long()
+        noise = self.draw(tuple(x.shape), random, part)
         target = noise if self.settings.predict == "noise" else self.schedule.velocity(x, noise, k)
         output = self._output(self.schedule.noised(x, noise, k), k, label)
         return (output - target).square().flatten(1).mean(1)

@@ -22,6 +22,8 @@ from torch.nn.functional import adaptive_avg_pool2d, leaky_relu, pad
 
 from neurosql import modality, networks
 from neurosql.errors import InputError
+from neurosql.joint import moments
+from neurosql.ranks import here
 
 SLOPE = 0.2
 LAYERS = 4
@@ -96,9 +98,10 @@ class MLPDiscriminator(Discriminator):
 
 
 def variety(h: Tensor) -> Tensor:
-    """The standard deviation of each value of h (n, ...) over the batch, averaged: one number, 0 for one sample."""
+    """The standard deviation of each value of h (n, ...) over the joint batch, averaged: a number, 0 for one sample."""
+    variance = moments(h, [0])[1].to(h) if here().several else h.var(0, correction=0)
     # The root has no derivative at 0.
-    return (h.var(0, correction=0) + 1e-8).sqrt().mean()
+    return (variance + 1e-8).sqrt().mean()
 
 
 def _even(h: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from neurosql.density import Mixture
 from neurosql.generators.base import Generator
+from neurosql.ranks import here
 from neurosql.sliced import SlicedDistance
 
 
@@ -31,13 +32,21 @@ class FreshSamples:
         at_once: int,
         random: torch.Generator,
     ) -> Tensor:
-        """The distance of fresh samples to the training images; `draw(m)` gives m codes and their labels, if any."""
+        """The distance of fresh samples to the training images; `draw(m)` gives m codes and their labels, if any.
+
+        Ranks share the samples: all draw the same codes, and each decodes its part of them. `at_once` is the size of
+        the joint batch.
+        """
         codes, classes = draw(self.batch)
         # In parts of about a batch, which stay in the cache: twice as many at once take almost three times as long.
         parts = max(1, len(codes) // at_once)
         labels = [None] * parts if classes is None else classes.tensor_split(parts)
-        made = torch.cat([generator(z, y) for z, y in zip(codes.tensor_split(parts), labels)])
-        return self.distance(made, random)
+        made, counts = [], []
+        for z, y in zip(codes.tensor_split(parts), labels):
+            rows = here().part(len(z)).rows
+            made.append(generator(z[rows], None if y is None else y[rows]))
+            counts.append(here().counts(len(z)))
+        return self.distance(torch.cat(made), random, [sum(of_rank) for of_rank in zip(*counts)])
 
 
 def even_draws(

@@ -29,6 +29,7 @@ from neurosql.methods.augmentation import augment
 from neurosql.methods.base import Batch, Method, Task, Update
 from neurosql.methods.discriminators import Discriminator
 from neurosql.prior import Prior
+from neurosql.ranks import Part
 from neurosql.settings import methods
 from neurosql.settings.methods import GANSettings
 
@@ -82,9 +83,9 @@ class GAN(Method):
         self.generator.train()
         with self.clock("discriminator"):
             with torch.no_grad():
-                fake = self._generate(len(batch.x), label)
-            real_logit, penalty = self._judge_real(batch.x, label)
-            fake_logit = self._judge(fake, label)
+                fake = self._generate(batch.part, label)
+            real_logit, penalty = self._judge_real(batch.x, label, batch.part)
+            fake_logit = self._judge(fake, label, batch.part)
             discriminators_loss = discriminator_loss(real_logit, fake_logit)
             self.consists_of(
                 generated_images=fake, logits_of_real=real_logit, logits_of_generated=fake_logit, r1=penalty
@@ -93,8 +94,8 @@ class GAN(Method):
         with self.clock("generator"):
             # The discriminator's weights get no gradient from the generator's loss.
             self.discriminator.requires_grad_(False)
-            fake = self._generate(len(batch.x), label)
-            loss = generator_loss(self._judge(fake, label))
+            fake = self._generate(batch.part, label)
+            loss = generator_loss(self._judge(fake, label, batch.part))
             self.consists_of(generated_images=fake)
             update("generator", loss)
             self.discriminator.requires_grad_(True)
@@ -106,18 +107,20 @@ class GAN(Method):
             "fake_logit": fake_logit.mean().item(),
         }
 
-    def _generate(self, n: int, label: Tensor | None) -> Tensor:
-        """G(z) for n draws z of the prior."""
-        return self.generator(self.prior.sample(n, self.random).to(self.x), label)
+    def _generate(self, part: Part, label: Tensor | None) -> Tensor:
+        """G(z) for draws z of the prior, one for each image of the batch."""
+        return self.generator(
+            part.of(lambda n: self.prior.sample(n, self.random)).to(next(self.generator.parameters())), label
+        )
 
-    def _judge(self, x: Tensor, label: Tensor | None) -> Tensor:
+    def _judge(self, x: Tensor, label: Tensor | None, part: Part) -> Tensor:
         """D(T(x)), (n,)."""
-        return self.discriminator(augment(x, self.random, self.settings.augment), label)
+        return self.discriminator(augment(x, self.random, self.settings.augment, part), label)
 
-    def _judge_real(self, x: Tensor, label: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _judge_real(self, x: Tensor, label: Tensor | None, part: Part | None = None) -> tuple[Tensor, Tensor]:
         """D(T(x)) of real samples, and the R1 penalty if this step has one, else 0."""
         every, weight = self.settings.r1_every, self.settings.r1
-        x = augment(x, self.random, self.settings.augment).detach()
+        x = augment(x, self.random, self.settings.augment, part).detach()
         if not weight or self.steps % every:
             return self.discriminator(x, label), x.new_zeros(())
         x.requires_grad_(True)

@@ -27,6 +27,7 @@ from neurosql.generators.base import Generator
 from neurosql.methods.base import Batch, Task, Update, must_be_finite
 from neurosql.methods.moving import CodeSteps
 from neurosql.methods.search import Searched
+from neurosql.ranks import here
 from neurosql.settings import methods
 from neurosql.settings.methods import GLOSettings
 
@@ -85,11 +86,13 @@ class GLO(Searched):
             loss = self.cost.paired(batch.x, self.generator(z, label)).mean()
             update("generator", loss)
             assert z.grad is not None
-            must_be_finite("the gradient of the codes", z.grad)
             # The gradient of each image's own loss, however many images there are in the batch.
-            rate = self.settings.code_rate * self.pace
-            moved = self.moving.moved(batch.index, z.detach(), z.grad * len(z), rate)
-            self.codes[batch.index] = project(moved, self.radius)
+            whole, rate = batch.part.whole, self.settings.code_rate * self.pace
+            counts = here().counts(whole)
+            places, gradient = (here().gather(rows, counts) for rows in (z.detach(), z.grad * whole))
+            must_be_finite("the gradient of the codes", gradient)
+            moved = self.moving.moved(batch.joint, places, gradient, rate)
+            self.codes[batch.joint] = project(moved, self.radius)
         return {"loss": loss.item()}
 
     def end_epoch(self, epoch: int, epochs: int) -> dict[str, float]:

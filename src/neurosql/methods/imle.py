@@ -31,6 +31,7 @@ from neurosql.generators.base import Generator
 from neurosql.methods.base import Batch, Task, Update, must_be_finite
 from neurosql.methods.search import Searched
 from neurosql.prior import Prior
+from neurosql.ranks import here
 from neurosql.settings import methods
 from neurosql.settings.methods import IMLESettings, RSIMLESettings
 
@@ -89,7 +90,10 @@ class IMLE(Searched):
             self.generator.train()
             codes = self.codes[batch.index]
             if self.settings.jitter:
-                noise = torch.randn(codes.shape, generator=self.random, dtype=torch.float64).to(codes)
+                size = codes.shape[1:]
+                noise = batch.part.of(lambda n: torch.randn(n, *size, generator=self.random, dtype=torch.float64)).to(
+                    codes
+                )
                 codes = codes + self.settings.jitter * self.prior.scale * noise
             label = None if self.labels is None else self.labels[batch.index]
             loss = self.cost.paired(batch.x, self.generator(codes, label)).mean()
@@ -102,13 +106,18 @@ class IMLE(Searched):
         return {name: value for name, value in zip(FIGURES, figures) if math.isfinite(value)}
 
     def choose(self) -> None:
-        """Draw new samples, and let each image take the nearest one of its own class."""
+        """Draw new samples, and let each image take the nearest one of its own class.
+
+        Ranks share the images of each class, and the work of making samples.
+        """
         self.due = False
         total = torch.zeros(len(FIGURES), dtype=torch.float64)
         for block in self.blocks:
             rows = block.rows
-            codes = self.prior.sample(self.settings.pool * len(rows), self.random).to(self.x)
-            places, costs, rejected = self.nearest(self.x[rows], codes, block.label)
+            codes = self.prior.sample(self.settings.pool * len(rows), self.random).to(self.lattice)
+            mine, counts = rows[here().part(len(rows)).rows], here().counts(len(rows))
+            places, costs, rejected = self.nearest(self.x[mine], codes, block.label)
+            places, costs = here().gather(places, counts), here().gather(costs, counts)
             self.codes[rows] = codes[places]
             distinct = len(places.unique()) / len(rows)
             figures = [float(costs.cpu().double().mean()), distinct, float(rejected.cpu().double().mean())]
@@ -124,26 +133,31 @@ class IMLE(Searched):
         """Costs and indices of the nearest samples of each image, both (n, best) and in ascending order of cost, and
         the cost (m,) between each sample and its nearest image.
 
-        Samples are made and compared in chunks, so that memory never holds all samples or all pairs.
+        Samples are made and compared in chunks, so that memory never holds all samples or all pairs. If ranks share the
+        images, each makes its part of a chunk, and the nearest image is that of all.
         """
+        most = int(here().most(len(x)))
         costs = x.new_full((len(x), best), math.inf)
         places = torch.zeros(len(x), best, dtype=torch.int64, device=x.device)
         closest = x.new_empty(len(codes))
-        largest = 4 * max(len(x), math.prod(x.shape[1:]))
+        # The largest part of the images: ranks must make chunks of one size.
+        largest = 4 * max(most, math.prod(x.shape[1:]))
         chunk = max(1, min(CHUNK, self.memory // largest))
         for i in range(0, len(codes), chunk):
             with self.clock("generate"):
                 some = codes[i : i + chunk]
                 labels = None if label is None else torch.full((len(some),), label, device=x.device)
-                samples = decode(self.generator, some, labels)
+                rows = here().part(len(some)).rows
+                samples = decode(self.generator, some[rows], None if labels is None else labels[rows])
+                samples = here().gather(samples, here().counts(len(some)))
             with self.clock("cost"):
                 block = self.cost.matrix(x, samples, self.memory)
                 must_be_finite("the cost of a sample", block)
-                closest[i : i + chunk] = block.amin(0)
+                closest[i : i + chunk] = block.amin(0) if len(x) else math.inf
                 costs, at = torch.cat([costs, block], 1).topk(best, dim=1, largest=False, sorted=True)
                 new = torch.arange(i, i + len(some), device=x.device).expand(len(x), -1)
                 places = torch.cat([places, new], 1).gather(1, at)
-        return costs, places, closest
+        return costs, places, here().least(closest)
 
     def starts(self) -> tuple[Tensor, Tensor | None]:
         """The lattice, and the training images' codes."""
@@ -200,7 +214,7 @@ class RSIMLE(IMLE):
         first = admitted.to(torch.int8).argmax(1, keepdim=True)
         cost, place = costs.gather(1, first)[:, 0], places.gather(1, first)[:, 0]
         stuck = torch.nonzero(~admitted.any(1)).flatten()
-        if len(stuck):
+        if here().any(len(stuck) > 0):
             # All of the nearest samples were rejected: these images look further.
             rest = torch.nonzero(~rejected).flatten()
             costs, places, _ = self.candidates(x[stuck], codes[rest], label, 1)

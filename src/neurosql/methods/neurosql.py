@@ -30,11 +30,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurosql.assign import Warm
+from neurosql.assign import Warm, shared
 from neurosql.assign.blocks import Block, child
 from neurosql.assign.offers import Offers
 from neurosql.assign.start import pca_permutation, random_permutation, standard_scores
-from neurosql.assign.strategies import STRATEGIES, Figures, Solution, Strategy
+from neurosql.assign.strategies import STRATEGIES, Dense, Figures, Solution, Strategy
 from neurosql.cost import Cost
 from neurosql.encode import decode
 from neurosql.generators.base import Generator
@@ -42,7 +42,9 @@ from neurosql.methods.base import Batch, Method, Task, Update, must_be_finite
 from neurosql.methods.fresh import FreshSamples, even_draws
 from neurosql.methods.moving import CodeSteps, Motion, SharedSteps
 from neurosql.methods.quantiles import QuantileCodes
+from neurosql.pixels import Pixels
 from neurosql.prior import Prior
+from neurosql.ranks import here
 from neurosql.settings import QuantileSettings, methods
 from neurosql.sliced import WhitenedScores
 
@@ -72,6 +74,8 @@ class QuantileAssignment(QuantileCodes):
         self.steps = 0
         self.assignments = 0
         self.snapped = False
+        self.made: tuple[Tensor, Tensor] | None = None
+        """The images of a batch that are to be assigned by what its step has made of their codes, and that."""
         self.figures: list[list[float]] = []
 
     @classmethod
@@ -139,9 +143,9 @@ class QuantileAssignment(QuantileCodes):
         """Match the images to the lattice, by their PCA scores or at random."""
         for block in self.parts:
             if self.settings.start == "pca":
-                sparse = self.settings.strategy_for(len(block)) == "candidates"
-                seen = self.cost.seen(self.x[block.rows])
-                match = pca_permutation(seen, self.lattice[block.columns], self.random, sparse)
+                strategy = self.settings.strategy_for(len(block))
+                images = self.x.only(block.rows) if isinstance(self.x, Pixels) else self.x[block.rows]
+                match = pca_permutation(images, self.lattice[block.columns], self.random, strategy, self.cost.seen)
             else:
                 match = random_permutation(len(block), self.random)
             self.permutation[block.rows] = block.columns[match]
@@ -168,24 +172,29 @@ class QuantileAssignment(QuantileCodes):
             if self.settings.moves and not self.snapped:
                 codes.requires_grad_()
             label = None if self.labels is None else self.labels[batch.index]
-            loss, fresh = self._losses(batch.x, codes, label)
+            loss, fresh = self._losses(batch, codes, label)
             total = loss + self.settings.penalty * self.regulariser() if self.settings.penalty else loss
             self.consists_of(reconstruction=loss, penalised_loss=total)
             update("generator", total if fresh is None else total + self.settings.fresh * fresh)
             if codes.grad is not None:
                 # The gradient of each image's own loss, however many images there are in the batch.
-                self._move(batch.index, codes.detach(), codes.grad * len(codes))
+                whole, counts = batch.part.whole, here().counts(batch.part.whole)
+                self._move(batch.joint, *(here().gather(g, counts) for g in (codes.detach(), codes.grad * whole)))
         if self.settings.algorithm == "mini-batch" and not self.snapped:
-            self._assign(self.offers.of(batch.index.cpu(), self.permutation, self.random), self.dense)
+            self._assign(self.offers.of(batch.joint.cpu(), self.permutation, self.random), self.dense, batch)
+            self.made = None
         return {"loss": loss.item()} | ({} if fresh is None else {"fresh": fresh.item()})
 
-    def _losses(self, x: Tensor, codes: Tensor, label: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _losses(self, batch: Batch, codes: Tensor, label: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The mean of l(x_i, G(z_i)) and, in every few steps, the distance of fresh samples to the training images."""
         self.steps += 1
-        loss = self.cost.paired(x, self.generator(codes, label)).mean()
+        made = self.generator(codes, label)
+        loss = self.cost.paired(batch.x, made).mean()
+        if self.settings.reuse:
+            self.made = batch.index.cpu(), made.detach()
         if not self.settings.fresh or self.steps % self.settings.fresh_every:
             return loss, None
-        return loss, self.fresh.loss(self.generator, self._draw_evenly, len(x), self.random)
+        return loss, self.fresh.loss(self.generator, self._draw_evenly, batch.part.whole, self.random)
 
     def _draw_evenly(self, n: int) -> tuple[Tensor, Tensor | None]:
         """Codes from the law that is sampled, with each component as often as expected."""
@@ -244,8 +253,26 @@ class QuantileAssignment(QuantileCodes):
         """How a block of all images of a class, or of all images, is assigned."""
         return self.strategies[self.settings.strategy_for(len(block))]
 
-    def _assign(self, blocks: list[Block], strategy: Strategy) -> None:
-        """Assign the images of blocks to their lattice rows: their costs, their optima and their new codes."""
+    def _assign(self, blocks: list[Block], strategy: Strategy, batch: Batch | None = None) -> None:
+        """Assign the images of blocks to their lattice rows: their costs, their optima and their new codes.
+
+        If ranks share a batch, each assigns the images that it has among themselves; they share the work of assigning
+        all images.
+        """
+        if not here().several:
+            found = self._solve(blocks, strategy)
+        elif batch is not None:
+            blocks, found = shared.within_parts(blocks, batch.joint.cpu(), lambda own: self._solve(own, strategy))
+        elif isinstance(strategy, Dense) and not self.by_codes:
+            warm = [self._warm(block) for block in blocks]
+            found = shared.by_all(strategy, blocks, self.x, self._decode_lattice, warm)
+        else:
+            found = shared.by_first(lambda: self._solve(blocks, strategy))
+        for block, (solution, figures) in zip(blocks, found):
+            self._take_over(block, solution, figures)
+
+    def _solve(self, blocks: list[Block], strategy: Strategy) -> list[tuple[Solution, Figures]]:
+        """The optima of blocks."""
         columns = torch.cat([block.columns for block in blocks])
         if self.by_codes:
             rows = torch.cat([block.rows for block in blocks])
@@ -253,11 +280,15 @@ class QuantileAssignment(QuantileCodes):
             given[rows] = self.motion.places(self.codes, rows)
         else:
             with self.clock("generate"):
-                given, offered = self.x, self._decode_lattice(columns)
+                given, offered = self.x, self._decode_lattice(columns) if self.made is None else self._made_of(blocks)
         parts = offered.split([len(block) for block in blocks])
-        found = strategy.solve_all(blocks, given, parts, [self._warm(block) for block in blocks])
-        for block, (solution, figures) in zip(blocks, found):
-            self._take_over(block, solution, figures)
+        return strategy.solve_all(blocks, given, parts, [self._warm(block) for block in blocks])
+
+    def _made_of(self, blocks: list[Block]) -> Tensor:
+        """What the step under way has made of the codes of the blocks' images: (m, *shape)."""
+        assert self.made is not None
+        rows, order = self.made[0].sort()
+        return self.made[1][order[torch.searchsorted(rows, torch.cat([block.rows for block in blocks]))]]
 
     def _decode_lattice(self, columns: Tensor) -> Tensor:
         """G(Q_k) for these lattice rows: (m, *shape)."""
@@ -266,9 +297,12 @@ class QuantileAssignment(QuantileCodes):
 
     def _warm(self, block: Block) -> Warm:
         """Where the solver may begin: the lattice-wide duals, and the columns that the images hold now."""
-        place = torch.full((len(self.lattice),), -1)
-        place[block.columns] = torch.arange(len(block))
-        return Warm(self.column_duals[block.columns], place[self.permutation[block.rows]])
+        held = self.permutation[block.rows]
+        # The time of a batch must not depend on the size of the lattice.
+        columns, order = block.columns.sort()
+        places = torch.searchsorted(columns, held).clamp(max=len(block) - 1)
+        places = torch.where(columns[places] == held, order[places], -1)
+        return Warm(self.column_duals[block.columns], places, self.assignments)
 
     def _take_over(self, block: Block, solution: Solution, figures: Figures) -> None:
         """The new permutation, its duals, and the codes that follow it with momentum."""

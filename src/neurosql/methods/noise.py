@@ -16,6 +16,7 @@ from torch import Tensor
 from neurosql import networks
 from neurosql.methods.base import PROBED, USUAL, Batch, Method, Task, Update
 from neurosql.methods.denoisers import Denoiser, make, matched, rows_at_once
+from neurosql.ranks import Part
 from neurosql.settings import Sampling
 
 HELDOUT_DRAWS = 1024
@@ -38,8 +39,11 @@ class FromNoise(Method):
         return cls(network, own, task.modality.bounded, task.settings.training.batch_size, target)
 
     @abstractmethod
-    def losses(self, x: Tensor, label: Tensor | None, random: torch.Generator) -> Tensor:
-        """The loss (m,) of samples x (m, ...) in the network's range, each at a random level of noise."""
+    def losses(self, x: Tensor, label: Tensor | None, random: torch.Generator, part: Part | None = None) -> Tensor:
+        """The loss (m,) of samples x (m, ...) in the network's range, each at a random level of noise.
+
+        The samples may be part of a joint batch.
+        """
 
     @abstractmethod
     def carry(self, noise: Tensor, label: Tensor | None, random: torch.Generator, choice: Sampling) -> Tensor:
@@ -48,7 +52,8 @@ class FromNoise(Method):
     def training_step(self, batch: Batch, update: Update) -> dict[str, float]:
         (name,) = self.sampling
         with self.clock(name):
-            loss = self.losses(self.to_range(batch.x), batch.label if self.classes else None, self.random).mean()
+            label = batch.label if self.classes else None
+            loss = self.losses(self.to_range(batch.x), label, self.random, batch.part).mean()
             update(name, loss)
         return {"loss": loss.item()}
 
@@ -86,9 +91,10 @@ class FromNoise(Method):
             parts.append(self.from_range(self.carry(noise, chosen, random, choice)))
         return torch.cat(parts), labels
 
-    def draw(self, shape: tuple[int, ...], random: torch.Generator) -> Tensor:
-        """N(0, 1), drawn on the CPU: the same on every device."""
-        return torch.randn(shape, generator=random).to(self.device)
+    def draw(self, shape: tuple[int, ...], random: torch.Generator, part: Part | None = None) -> Tensor:
+        """N(0, 1), drawn on the CPU: the same on every device. The rows may be part of a joint batch."""
+        part = part or Part.all(shape[0])
+        return part.of(lambda n: torch.randn((n, *shape[1:]), generator=random)).to(self.device)
 
     def to_range(self, x: Tensor) -> Tensor:
         """Samples in the network's range."""

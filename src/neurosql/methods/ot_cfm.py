@@ -6,7 +6,8 @@ r"""Flow matching along straight lines between optimally paired noise and data (
     sampling   dx/dt = f(x, t) from x_0 ~ N(0, I) at t = 0 to t = 1
 
 `neurosql.assign` finds the pairs, class by class if the model is class-conditional: noise must stay N(0, I) in each
-class. With optimal pairs, paths hardly cross, so the solver follows nearly straight lines and needs few steps.
+class. With optimal pairs, paths hardly cross, so the solver follows nearly straight lines and needs few steps. If ranks
+share a batch, each pairs the samples that it has.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor
 from neurosql import assign
 from neurosql.cost import Cost
 from neurosql.methods.noise import FromNoise, column, spread_times
+from neurosql.ranks import Part
 from neurosql.settings import methods
 from neurosql.settings.methods import CFMSettings
 from neurosql.settings.samplers import Sampling
@@ -63,17 +65,17 @@ class OTCFM(FromNoise):
 
     settings: CFMSettings
 
-    def losses(self, x: Tensor, label: Tensor | None, random: torch.Generator) -> Tensor:
+    def losses(self, x: Tensor, label: Tensor | None, random: torch.Generator, part: Part | None = None) -> Tensor:
         """Mean squared error of the network's velocity, (m,), each pair at its own time."""
-        noise = self.draw(tuple(x.shape), random)
+        noise = self.draw(tuple(x.shape), random, part)
         if self.settings.coupling == "optimal":
             with self.clock("assignment"):
                 noise = noise[couple(noise, x, label)]
-        t = spread_times(len(x), random).to(x)
+        t = (part or Part.all(len(x))).of(lambda n: spread_times(n, random)).to(x)
         along = column(t, x)
         place = (1 - along) * noise + along * x
         if self.settings.sigma:
-            place = place + self.settings.sigma * self.draw(tuple(x.shape), random)
+            place = place + self.settings.sigma * self.draw(tuple(x.shape), random, part)
         output = self.networks["velocity"](place, t, label)
         return (output - (x - noise)).square().flatten(1).mean(1)
 

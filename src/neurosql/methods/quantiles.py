@@ -27,6 +27,8 @@ LARGE = 8000
 """Images in one assignment with all pairs, from which on the user is told that it may take long."""
 FAR = 0.6
 """Distance of prior draws to the codes, from which on the user is told that samples may be poor."""
+MANY = 2**16
+"""Codes that are compared with draws at a time."""
 RARE = 0.01
 """Share of the lattice that is less likely than any place that a map shows."""
 
@@ -77,7 +79,7 @@ class QuantileCodes(Searched):
         else:
             lattice, self.blocks = lay_out(self.prior, len(x), self.labels, seed)
             self.parts = self.blocks
-        self.lattice = lattice.to(x)
+        self.lattice = lattice.to(x.device, x.dtype)
         if self.labels is not None:
             self.lattice_labels = self.labels[torch.cat([block.rows for block in self.blocks])]
 
@@ -215,11 +217,11 @@ class QuantileCodes(Searched):
     def notes(self) -> list[str]:
         notes = []
         largest = max(map(len, self.blocks))
-        dense = self.settings.strategy_for(largest) != "candidates"
+        dense = self.settings.strategy_for(largest) == "dense"
         if self.settings.algorithm == "full" and largest > LARGE and dense:
             notes.append(
                 f"one assignment of {largest:,} images compares {largest**2:,} pairs: if that takes too long, use "
-                "--strategy candidates, or the mini-batch algorithm"
+                "--strategy blocks, or the mini-batch algorithm"
             )
         # A law that is learnt goes where the codes are.
         far = self.distance_to_codes() if self.settings.law == "fixed" else 0.0
@@ -237,5 +239,6 @@ class QuantileCodes(Searched):
         """
         random = torch.Generator().manual_seed(0)
         first, second = (self.draw_usual(draws, None, random)[0].cpu().double() for _ in range(2))
-        lattice = self.lattice.cpu().double()
-        return float(torch.cdist(first, lattice).amin(1).mean() / torch.cdist(first, second).mean())
+        # In parts: all distances of a million codes would take gigabytes.
+        parts = [torch.cdist(first, part.cpu().double()).amin(1) for part in self.lattice.split(MANY)]
+        return float(torch.stack(parts).amin(0).mean() / torch.cdist(first, second).mean())

@@ -29,10 +29,12 @@ from torch import Tensor
 from neurosql.cost import Cost
 from neurosql.errors import InputError
 from neurosql.generators.base import Generator
+from neurosql.joint import total
 from neurosql.methods import encoders
 from neurosql.methods.autoencoder import OPTIMIZER, Autoencoder
 from neurosql.methods.base import Batch, Task, Update
 from neurosql.prior import Normal
+from neurosql.ranks import Part, here
 from neurosql.settings import methods
 from neurosql.settings.methods import VAESettings
 
@@ -53,9 +55,10 @@ def kl_divergence(mean: Tensor, log_variance: Tensor, scale: float = 1.0) -> Ten
     return 0.5 * (mean.square() / scale**2 + log_ratio.exp() - 1 - log_ratio).sum(1)
 
 
-def draw(mean: Tensor, log_variance: Tensor, random: torch.Generator) -> Tensor:
-    """One z = mu + sigma e for each row, differentiable in both: (n, d)."""
-    noise = torch.randn(mean.shape, generator=random).to(mean)
+def draw(mean: Tensor, log_variance: Tensor, random: torch.Generator, part: Part | None = None) -> Tensor:
+    """One z = mu + sigma e for each row, differentiable in both: (n, d). The rows may be part of a joint batch."""
+    part = part or Part.all(len(mean))
+    noise = part.of(lambda n: torch.randn(n, *mean.shape[1:], generator=random)).to(mean)
     return mean + (0.5 * log_variance).exp() * noise
 
 
@@ -67,8 +70,12 @@ def gaussian_loss(x: Tensor, y: Tensor, variance: Tensor | float) -> Tensor:
 
 
 def optimal_variance(x: Tensor, y: Tensor) -> Tensor:
-    """The variance that makes the batch most likely, the mean squared error: a scalar, differentiable."""
-    return (x - y).square().mean().clamp(min=LEAST_VARIANCE)
+    """The variance that makes the joint batch most likely, the mean squared error: a scalar, differentiable."""
+    error = (x - y).square()
+    if not here().several:
+        return error.mean().clamp(min=LEAST_VARIANCE)
+    summed = total(torch.stack([error.sum(), error.new_tensor(float(error.numel()))]))
+    return (summed[0] / summed[1]).clamp(min=LEAST_VARIANCE)
 
 
 def default_beta(likelihood: str, latent_dim: int) -> float:
@@ -116,7 +123,7 @@ class VAE(Autoencoder):
             self.encoder.train()
             label = batch.label if self.classes else None
             mean, log_variance = self._posterior(self.encoder(batch.x, label))
-            y = self.generator(draw(mean, log_variance, self.random), label)
+            y = self.generator(draw(mean, log_variance, self.random, batch.part), label)
             variance = optimal_variance(batch.x, y) if self.settings.likelihood == "gaussian" else None
             reconstruction = self._reconstruction(batch.x, y, variance).mean()
             kl = kl_divergence(mean, log_variance, self.scale).mean()
@@ -126,7 +133,7 @@ class VAE(Autoencoder):
             if variance is not None:
                 found = variance.detach().double().cpu()
                 self.variance = MEMORY * self.variance + (1 - MEMORY) * found if self.seen else found
-            self.seen += len(batch.index)
+            self.seen += batch.part.whole
         return {"loss": loss.item(), "reconstruction": reconstruction.item(), "kl": kl.item()}
 
     def warmth(self) -> float:

@@ -72,7 +72,8 @@ def verdict_of(score: Score) -> tuple[str, str]:
 def as_judged_today(score: Score) -> Score:
     """A score with the interval and the verdict that its figures stand for; only an old score of copies changes.
 
-    Old scores have an interval that is too narrow, and a verdict by another bound.
+    Old scores have an interval that is too narrow, and a verdict by another bound. How alike the samples were is not
+    known of them: they count as independent.
     """
     if score.name != CLOSE.name:
         return score
@@ -80,7 +81,11 @@ def as_judged_today(score: Score) -> Score:
         raise InputError(f"the share of samples that are {score.name} must be in [0, 1], got {score.value}")
     interval = judge.share_interval(score.value, score.n, score.n_real)
     note = score.note
-    if note in get_args(Verdict):
+    if note not in get_args(Verdict):
+        if score.interval is not None:
+            # Samples that are alike have made it wider.
+            interval = min(score.interval[0], interval[0]), max(score.interval[1], interval[1])
+    else:
         # Nothing that was clear has become less clear, so only copies beyond doubt can have made it so.
         copies = None if note == "clear" else 0
         note = f"{judge.verdict(interval, copies is None)}: {judge.reason(interval, copies)}"

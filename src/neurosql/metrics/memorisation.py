@@ -16,11 +16,15 @@ That 1 % is what the share of suspicious samples is compared with, everywhere. q
 other held-out images of the same kind, honest samples might have given another share. The interval of the share allows
 for both, few samples and few held-out images, so a sign of copying is an interval that lies above 1 %.
 
+Samples that have the same nearest training image are close to it by the same coincidence or not at all. They are one
+group, and the share varies as the sums over groups do (`statistics.effective_trials`): a model that has learned little
+makes samples of few groups, so its interval is wide, however many samples there are. With fewer than 20 trials in this
+sense, the interval says nothing, and only copies beyond doubt lead to a verdict.
+
 This does not show that nothing about a training image can be inferred from the model: membership.py tries two attacks,
 and only differential privacy gives a bound. It does not find copies under a transformation that the distance does not
-see; moved.py has a distance that sees through some. It takes samples as independent: of a model that makes nearly the
-same image every time, all may be suspicious by one coincidence. It relies on held-out images of the same origin: if
-they are of another kind, honest samples look suspicious.
+see; moved.py has a distance that sees through some. It relies on held-out images of the same origin: if they are of
+another kind, honest samples look suspicious.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ import torch
 from neurosql.cost import Cost
 from neurosql.errors import InputError
 from neurosql.metrics.arrays import takes_tensors
-from neurosql.metrics.statistics import LEVEL, proportion_interval
+from neurosql.metrics.statistics import LEVEL, effective_trials, proportion_interval
 
 EXPECTED = 0.01
 """The share of honest samples that are suspicious by chance."""
@@ -45,8 +49,10 @@ CLEAR = 0.05
 BLATANT, SEVERAL = 0.5, 0.005
 IDENTICAL = 1e-3
 LEAST_HELD_OUT = 20
-LEAST_VARIED = 20
-"""Samples that are nearest to fewer different training images may all be close to one by a single coincidence."""
+LEAST_TRIALS = 20
+"""With fewer independent trials, samples may all be close to training images by a few coincidences."""
+ANY_SHARE = (0.0, 1.0)
+"""The interval of a share about which nothing is known."""
 TINY = 1e-12
 
 Verdict = Literal["no sign", "some", "clear"]
@@ -58,6 +64,8 @@ FOLLOWS: dict[str, str] = {
     "clear": "Do not share samples of this model as anonymous or as new: some of them show training images.",
 }
 """What follows from each verdict, for whoever wants to use the samples."""
+TOO_ALIKE = "Compare the samples with their training images before you share any: this test can't tell."
+"""What follows from samples that are too alike to be judged."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +96,12 @@ class Memorisation:
     threshold: float
     """q: samples with a ratio of the two losses below it are suspicious."""
     look: Look = PLAIN
-    varied: int | None = None
-    """How many different samples there are, if some may be so alike that they count as one; None counts all."""
 
     @property
-    def trials(self) -> int:
-        """How many samples count as independent."""
-        return len(self.distances) if self.varied is None else self.varied
+    def trials(self) -> float:
+        """How many independent samples would tell as much about the share: those with the same nearest training image
+        depend on each other."""
+        return effective_trials(self.ratios < self.threshold, self.nearest)
 
     @property
     def ratios(self) -> np.ndarray:
@@ -119,8 +126,8 @@ class Memorisation:
     @property
     def interval(self) -> tuple[float, float]:
         """The interval of the share: `share_interval`; all shares, if the samples are too alike to say anything."""
-        if self.trials < LEAST_VARIED and self.varied is not None:
-            return 0.0, 1.0
+        if self.trials < min(LEAST_TRIALS, len(self.distances)):
+            return ANY_SHARE
         return share_interval(self.share, self.trials, self.heldout, self.look.level)
 
     @property
@@ -130,9 +137,9 @@ class Memorisation:
         blatant = self.ratios < BLATANT * self.threshold
         least = IDENTICAL * max(float(np.median(self.heldout_distances)), TINY)
         identical = (self.distances < least) & (self.ratios < self.threshold)
-        few = min(self.heldout, self.trials)
-        rare = max(SEVERAL, proportion_interval(0, few)[1])
-        if proportion_interval(float(blatant.mean()) * self.trials, self.trials)[0] > rare:
+        trials = effective_trials(blatant, self.nearest)
+        rare = max(SEVERAL, proportion_interval(0, min(self.heldout, trials))[1])
+        if proportion_interval(float(blatant.mean()) * trials, trials)[0] > rare:
             return int((blatant | identical).sum())
         return int(identical.sum())
 
@@ -150,7 +157,7 @@ class Memorisation:
     @property
     def follows(self) -> str:
         """What follows from the verdict."""
-        return FOLLOWS[self.verdict]
+        return follows(self.verdict, self.interval)
 
     def sentence(self) -> str:
         """The verdict in words, with the figures that it is based on."""
@@ -158,8 +165,8 @@ class Memorisation:
         return f"memorisation: {self.verdict}. {found}"
 
 
-def share_interval(share: float, samples: int, heldout: int, level: float = LEVEL) -> tuple[float, float]:
-    """Interval of the share of suspicious samples, for any samples and held-out images in these numbers.
+def share_interval(share: float, samples: float, heldout: int, level: float = LEVEL) -> tuple[float, float]:
+    """Interval of the share of suspicious samples, for any independent samples and held-out images in these numbers.
 
     Wilson's interval has the chance in the samples. The chance in the threshold is that of 1 % seen among `heldout`; it
     widens the interval by as much, so that the lower end is above 1 % only if it was above all that chance explains.
@@ -186,9 +193,21 @@ def reason(interval: tuple[float, float], copies: int | None) -> str:
     elif copies != 0:
         counted = "one sample is a copy" if copies == 1 else f"{copies or 'some'} samples are copies"
         what = f"{counted} beyond doubt"
+    elif interval == ANY_SHARE:
+        what = "the samples are too alike to tell whether there are more"
     else:
         what = f"the {'whole interval is' if low > EXPECTED else 'interval is not'} above that"
     return f"chance alone gives {100 * EXPECTED:.0f} %, and {what}"
+
+
+def follows(verdict: str, interval: tuple[float, float]) -> str:
+    """What follows from a verdict on this interval of the share; nothing if the verdict is not known."""
+    return TOO_ALIKE if untold(verdict, interval) else FOLLOWS.get(verdict, "")
+
+
+def untold(verdict: str, interval: tuple[float, float]) -> bool:
+    """Whether there is no sign because samples are too alike to give any."""
+    return verdict == "no sign" and interval == ANY_SHARE
 
 
 def in_words(share: float, interval: tuple[float, float], samples: int, why: str, look: Look = PLAIN) -> str:

@@ -6,7 +6,7 @@ in size, so that noise and blur hardly matter, and compared by the Euclidean dis
     d(s, x) = min over t of |f(t s) - f(x)|,    t: as it is, shifted by a pixel (up, down, left, right), mirrored.
 
 The verdict on it is that of memorisation.py: training and held-out images are treated alike, so an honest sample is as
-near to the ones as to the others in any distance. Samples that have the same nearest training image count as one.
+near to the ones as to the others in any distance.
 """
 
 from __future__ import annotations
@@ -35,20 +35,13 @@ def moved_memorisation(
     """`memorisation` of pictures (c, h, w) by the distance d."""
     enough(heldout)
     made, of_train, of_heldout = smoothed(samples), features(train), features(heldout)
-    return varied(
-        judged(
-            lambda part: nearest(made, of_train[part]),
-            lambda some: nearest(made, of_heldout[some]),
-            (len(train), len(heldout)),
-            subjects,
-        )
+    found = judged(
+        lambda part: nearest(made, of_train[part]),
+        lambda some: nearest(made, of_heldout[some]),
+        (len(train), len(heldout)),
+        subjects,
     )
-
-
-def varied(found: Memorisation) -> Memorisation:
-    """The result, with samples that are nearest to the same training image counted as one: once blurred, samples of a
-    model that has learned little are all alike."""
-    return replace(found, look=LOOSE, varied=len(np.unique(found.nearest)))
+    return replace(found, look=LOOSE)
 
 
 def smoothed(x: np.ndarray) -> np.ndarray:

@@ -32,6 +32,27 @@ def proportion_interval(successes: float, n: float, level: float = LEVEL) -> tup
     return max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share))
 
 
+def effective_trials(successes: np.ndarray, groups: np.ndarray) -> float:
+    """How many independent trials have a share of successes (n,) as uncertain as that of trials in groups (n,).
+
+    Trials of a group depend on each other, however much. With p the share and n_g the size of group g, of which s_g are
+    successes, the variance of p is that of a sum over the G groups,
+
+        V = G / (G - 1) * sum over g of (s_g - n_g p)^2 / n^2,
+
+    and n / (n - 1) * p (1 - p) / V trials have it, which is n if all trials are independent; G, if that is less.
+    """
+    values = np.asarray(successes, dtype=np.float64)
+    ids = np.unique(groups, return_inverse=True)[1]
+    count = int(ids.max()) + 1
+    if count < 2:
+        return 1.0
+    share = float(values.mean())
+    variance = count / (count - 1) * float((np.bincount(ids, values - share) ** 2).sum()) / len(values) ** 2
+    n = len(values)
+    return float(count) if variance == 0 else min(float(count), n / (n - 1) * share * (1 - share) / variance)
+
+
 def auc_interval(
     first: np.ndarray,
     second: np.ndarray,

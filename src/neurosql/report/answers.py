@@ -10,7 +10,7 @@ from pathlib import Path
 from neurosql.fitted import Run
 from neurosql.metrics import membership
 from neurosql.metrics.copies import decisive, verdict_of
-from neurosql.metrics.memorisation import FOLLOWS, in_words
+from neurosql.metrics.memorisation import follows, in_words, untold
 from neurosql.metrics.score import Score
 from neurosql.origin import Origin
 
@@ -108,9 +108,10 @@ def copying(scores: Sequence[Score], shown: bool = True) -> tuple[str, str]:
         return "Not measured: that takes at least 20 samples of the same origin that were not trained on.", UNSEEN
     found, interval, look = worst
     verdict, reason = verdict_of(found)
+    short = "That can't be told" if untold(verdict, interval) else VERDICTS.get(verdict, verdict)
     where = "" if verdict == "no sign" or not shown else " The most suspicious ones are shown below, under Details."
-    told = f"{in_words(found.value, interval, found.n, reason, look)} {FOLLOWS.get(verdict, '')}".rstrip()
-    return f"{VERDICTS.get(verdict, verdict)}.", told + where
+    told = f"{in_words(found.value, interval, found.n, reason, look)} {follows(verdict, interval)}".rstrip()
+    return f"{short}.", told + where
 
 
 def seen(scores: Sequence[Score]) -> list[Answer]:

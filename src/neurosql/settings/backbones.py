@@ -40,12 +40,14 @@ class BackboneRecord:
     """How many spatial axes its samples may have: 0 for vectors, 1 for signals, 2 for images, 3 for volumes."""
     settings: type[Any] = NoSettings
     """A frozen dataclass with a docstring per field and a `check`."""
+    bfloat16: bool = False
+    """Whether it learns quicker in bfloat16, and no worse, on a processor that has instructions for it."""
 
 
 MLP = BackboneRecord("mlp", "neurosql.generators.mlp:MLP", axes=(0, 1, 2, 3))
-CONVNET = BackboneRecord("convnet", "neurosql.generators.convnet:ConvNet")
-RESNET = BackboneRecord("resnet", "neurosql.generators.resnet:ResNet", settings=ResNetSettings)
-UNET = BackboneRecord("unet", "neurosql.generators.unet:UNet")
+CONVNET = BackboneRecord("convnet", "neurosql.generators.convnet:ConvNet", bfloat16=True)
+RESNET = BackboneRecord("resnet", "neurosql.generators.resnet:ResNet", settings=ResNetSettings, bfloat16=True)
+UNET = BackboneRecord("unet", "neurosql.generators.unet:UNet", bfloat16=True)
 TRANSFORMER = BackboneRecord("transformer", "neurosql.generators.transformer:Transformer")
 
 BUILT_IN = {

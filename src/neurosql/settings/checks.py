@@ -13,6 +13,10 @@ LARGEST = 2**64
 """Whole numbers are smaller: they must fit into 64 bits."""
 LONGEST = 2**16
 """Most characters of a text."""
+MOST_COMPONENTS = 1000
+"""Components of a mixture."""
+MOST_STEPS = 100_000
+"""Steps of noise, or of a sampler."""
 WORDS = {int: "a whole number", float: "a finite number", str: "text", bool: "true or false", type(None): "nothing"}
 
 _known: dict[Any, dict[str, Any]] = {}
@@ -24,6 +28,14 @@ def at_least(settings: Any, least: int, *names: str) -> None:
         value = getattr(settings, name)
         if value is not None and not value >= least:
             raise InputError(f"{name} must be at least {least}, got {value}")
+
+
+def at_most(settings: Any, most: int, *names: str) -> None:
+    """Refuse fields above `most`; None is allowed. They size tables, and may be a stranger's."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not value <= most:
+            raise InputError(f"{name} must be at most {most}, got {value}")
 
 
 def _hints(settings: Any) -> dict[str, Any]:

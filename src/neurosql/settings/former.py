@@ -49,6 +49,8 @@ def sections(given: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         own = {name: found["generator"].pop(name) for name in OF_RESNET if name in found["generator"]}
         found["backbone"] = own if found["generator"]["generator"] == "resnet" else {}
     found["own"] = {name: value for name, value in found["own"].items() if name not in OF_SAMPLING}
+    # Before it could be chosen, all was float32.
+    found["training"].setdefault("precision", "float32")
     return found
 
 

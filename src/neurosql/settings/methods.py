@@ -10,8 +10,9 @@ from typing import Any, Literal
 from neurosql.errors import InputError
 from neurosql.registry import Registry
 from neurosql.settings import samplers
-from neurosql.settings.checks import at_least, check_choices
+from neurosql.settings.checks import MOST_COMPONENTS, MOST_STEPS, at_least, at_most, check_choices
 from neurosql.settings.quantile import QuantileSettings
+from neurosql.settings.ranges import Choices, Range, Span
 from neurosql.settings.samplers import OF_CODES, SamplerRecord, Sampling
 from neurosql.settings.sections import AUTO, GeneratorSettings, LatentSettings
 
@@ -43,6 +44,8 @@ class MethodRecord:
     """Whether samples have codes: it can encode, decode and reconstruct."""
     samplers: tuple[SamplerRecord, ...] = OF_CODES
     """The ways to draw from a trained model; the first is the usual one."""
+    search: Mapping[str, Range] = field(default_factory=dict)
+    """What `neurosql tune` tries, unless it is told what to search: ranges of settings, by field name."""
 
     def sampling(self, chosen: Sampling) -> tuple[SamplerRecord, Sampling]:
         """The chosen sampler, and the choice with that sampler's usual numbers where none were given."""
@@ -58,6 +61,8 @@ class MethodRecord:
                 raise InputError(f"{name} must be at least 1, got {value}")
         if chosen.fraction is not None and not 0 <= chosen.fraction <= 1:
             raise InputError(f"fraction must be in [0, 1], got {chosen.fraction}")
+        at_most(chosen, MOST_STEPS, "steps")
+        at_most(chosen, MOST_COMPONENTS, "components")
         usual: dict[str, Any] = {k: getattr(sampler, k) if value is None else value for k, value in given.items()}
         return sampler, Sampling(sampler.name, **usual)
 
@@ -134,6 +139,7 @@ class DDPMSettings:
         """Refuse what can't be used."""
         check_choices(self)
         at_least(self, 1, "unet_width", "noise_steps")
+        at_most(self, MOST_STEPS, "noise_steps")
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,7 @@ class IMLESettings:
     def check(self) -> None:
         """Refuse what can't be used."""
         at_least(self, 1, "pool", "renew")
+        at_most(self, 1000, "pool")
         at_least(self, 0, "jitter")
 
 
@@ -203,6 +210,7 @@ class RAESettings:
         check_choices(self)
         at_least(self, 0, "code_penalty", "weight_penalty")
         at_least(self, 1, "components")
+        at_most(self, MOST_COMPONENTS, "components")
 
 
 @dataclass(frozen=True)
@@ -262,6 +270,7 @@ NEUROSQL = MethodRecord(
             **{"final_components": 70, "momentum": 0.02, "anneal": False},
         },
     },
+    search={"momentum": Span(0.02, 1, log=True), "every": Span(1, 8), "fresh": Span(0, 2)},
 )
 VAE = MethodRecord(
     "vae",
@@ -269,6 +278,7 @@ VAE = MethodRecord(
     "neurosql.methods.vae:VAE",
     VAESettings,
     paper={"encoder": "mlp", "beta": 0.005},
+    search={"beta": Span(1e-4, 0.1, log=True)},
 )
 GAN = MethodRecord(
     "gan",
@@ -279,6 +289,7 @@ GAN = MethodRecord(
     paper={"r1": 0.0},
     codes=False,
     samplers=(samplers.PRIOR,),
+    search={"r1": Span(0.01, 10, log=True), "augment": Span(0, 1)},
 )
 DDPM = MethodRecord(
     "ddpm",
@@ -290,18 +301,21 @@ DDPM = MethodRecord(
     latent=False,
     codes=False,
     samplers=(samplers.DDIM, samplers.ANCESTRAL),
+    search={"noise_schedule": Choices(("linear", "cosine")), "predict": Choices(("noise", "v"))},
 )
 IMLE = MethodRecord(
     "imle",
     "implicit maximum likelihood, each image takes the nearest of many samples",
     "neurosql.methods.imle:IMLE",
     IMLESettings,
+    search={"pool": Choices((2, 4, 8, 16)), "jitter": Span(0, 0.2)},
 )
 RS_IMLE = MethodRecord(
     "rs-imle",
     "implicit maximum likelihood with rejection sampling",
     "neurosql.methods.imle:RSIMLE",
     RSIMLESettings,
+    search={"pool": Choices((2, 4, 8, 16)), "jitter": Span(0, 0.2), "reject": Span(0, 0.2)},
 )
 GLO = MethodRecord(
     "glo",
@@ -309,6 +323,7 @@ GLO = MethodRecord(
     "neurosql.methods.glo:GLO",
     GLOSettings,
     samplers=(samplers.GAUSSIAN, samplers.MIXTURE, *samplers.AROUND_CODES),
+    search={"code_rate": Span(0.01, 0.5, log=True), "radius": Span(0.5, 2, log=True)},
 )
 RAE = MethodRecord(
     "rae",
@@ -317,6 +332,7 @@ RAE = MethodRecord(
     RAESettings,
     paper={"encoder": "mlp"},
     samplers=(samplers.MIXTURE, samplers.GAUSSIAN, *samplers.AROUND_CODES),
+    search={"code_penalty": Span(1e-6, 1e-2, log=True), "weight_penalty": Span(1e-8, 1e-4, log=True)},
 )
 OT_CFM = MethodRecord(
     "ot-cfm",
@@ -328,6 +344,7 @@ OT_CFM = MethodRecord(
     latent=False,
     codes=False,
     samplers=(samplers.MIDPOINT, samplers.HEUN, samplers.EULER),
+    search={"coupling": Choices(("optimal", "independent")), "sigma": Span(0, 0.2)},
 )
 
 BUILT_IN = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from neurosql.errors import InputError
-from neurosql.settings.checks import at_least, check_choices
+from neurosql.settings.checks import MOST_COMPONENTS, at_least, at_most, check_choices
 
 # A cost matrix of this many images takes 0.6 GB.
 MANY = 12_000
@@ -24,6 +24,10 @@ class QuantileSettings:
     subset: Literal["owned", "partition", "random"] = "owned"
     """Mini-batch only: which lattice points are offered to a batch. owned: those that its images hold; partition: one
     part of the lattice, which is split anew each epoch; random: a random draw, as in the paper (not a permutation)."""
+    reuse: bool = False
+    """Mini-batch with owned codes only: assign a batch by the images that its step has made anyway, from the codes of
+    the batch and before the update. Otherwise the images of the offered lattice points are made anew after the step,
+    which takes another quarter of the time of a step."""
     assignment: Literal["exact", "greedy", "greedy-cheapest", "greedy-regret"] = "exact"
     """Solver of the assignment."""
     every: int = 2
@@ -68,12 +72,15 @@ class QuantileSettings:
     training image are left out (see the sampler apart). 1 leaves none out."""
     penalty: float = 0.0
     """lambda: weight of the explicit penalty R(theta), the sum of squared generator weights."""
-    strategy: Literal["auto", "dense", "candidates"] = "auto"
+    strategy: Literal["auto", "dense", "candidates", "blocks"] = "auto"
     """Full batch only: which costs an assignment computes. dense: all of them; candidates: those that a cheap search
-    proposes, which is nearly as good and takes far less time and memory; auto: candidates above 12,000 images if the
-    assignment is exact, otherwise dense."""
+    proposes, which is nearly as good and takes far less time and memory; blocks: the same search among neighbours only,
+    whose time grows in proportion to the number of images; auto: blocks above 12,000 images if the assignment is exact,
+    otherwise dense."""
     candidates: int = 64
     """Candidates only: costs that each search (there are usually two) proposes per image and per code."""
+    block_size: int = 1024
+    """Blocks only: images among which neighbours are searched; so many or fewer images are assigned with all costs."""
     memory: int = 256
     """MiB that the cost matrix may use for its temporaries."""
 
@@ -83,22 +90,30 @@ class QuantileSettings:
         at_least(self, 0, "every", "snap", "penalty", "exchange", "code_rate", "shared_rate", "fresh")
         at_least(self, 0, "components", "final_components")
         at_least(self, 1, "memory", "candidates", "fresh_every")
-        at_least(self, 2, "fresh_batch")
+        at_least(self, 2, "fresh_batch", "block_size")
+        at_most(self, MOST_COMPONENTS, "components", "final_components")
+        at_most(self, 2**16, "fresh_batch", "block_size")
         if not 0 < self.momentum <= 1:
             raise InputError(f"momentum must be in (0, 1], got {self.momentum}: 0 would never learn")
         if not 0 < self.apart <= 1:
             raise InputError(f"apart must be in (0, 1], got {self.apart}")
         if self.match == "codes" and not self.moves:
             raise InputError("match codes needs codes that move: give code_rate, 0.15 say")
+        if self.reuse and (self.algorithm, self.subset, self.match) != ("mini-batch", "owned", "cost"):
+            raise InputError(
+                "reuse is for algorithm mini-batch, subset owned and match cost: "
+                f"got {self.algorithm}, {self.subset} and {self.match}"
+            )
         if self.law == "learnt" and (self.components == 1 or not self.moves):
             raise InputError("law learnt needs components and codes that move: give components and shared_rate")
         if self.start == "scores" and self.law != "learnt":
             raise InputError("start scores needs law learnt: codes of a fixed law begin on its lattice")
         if self.law == "learnt" and self.algorithm != "full":
             raise InputError("law learnt needs algorithm full: with mini-batches there is no moment to learn it")
-        if self.strategy == "candidates" and self.assignment != "exact":
+        if self.strategy in ("candidates", "blocks") and self.assignment != "exact":
             raise InputError(
-                f"strategy candidates needs assignment exact, got {self.assignment!r}: use exact, or strategy dense"
+                f"strategy {self.strategy} needs assignment exact, got {self.assignment!r}: "
+                "use exact, or strategy dense"
             )
 
     @property
@@ -106,8 +121,14 @@ class QuantileSettings:
         """Whether codes move by gradient."""
         return bool(self.code_rate or self.shared_rate)
 
+    @property
+    def streams(self) -> bool:
+        """Whether training looks at a few images at a time only: they may stay bytes, mapped from a file."""
+        whole = self.components != 1 or self.fresh or self.shared_rate
+        return self.algorithm == "mini-batch" and self.start != "scores" and not whole
+
     def strategy_for(self, n: int) -> str:
-        """How n images are assigned: dense or candidates."""
-        if self.strategy != "auto":
-            return self.strategy
-        return "candidates" if self.assignment == "exact" and n > MANY else "dense"
+        """How n images are assigned: dense, candidates or blocks."""
+        if self.strategy == "auto":
+            return "blocks" if self.assignment == "exact" and n > max(MANY, self.block_size) else "dense"
+        return "dense" if self.strategy == "blocks" and n <= self.block_size else self.strategy

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from neurosql.errors import InputError
-from neurosql.settings.checks import at_least, check_choices, check_types
+from neurosql.settings.checks import at_least, at_most, check_choices, check_types
 
 T = TypeVar("T")
+MOST_PIXELS = 2**14
+"""Pixels per side to which images can be resized."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class DataSettings:
         check_choices(self)
         at_least(self, 1, "limit")
         at_least(self, 0, "image_size")
+        at_most(self, MOST_PIXELS, "image_size")
         if self.image_size is not None and self.image_size > 4096:
             raise InputError(f"image_size must be at most 4096, got {self.image_size}")
         if not 0 <= self.test_share < 1:

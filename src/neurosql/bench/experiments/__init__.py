@@ -42,6 +42,8 @@ BUILT_IN = {
     "subset": "choices:SUBSET",
     "momentum": "choices:MOMENTUM",
     "presets": "choices:PRESETS",
+    "precision": "choices:PRECISION",
+    "precision-pictures": "choices:PRECISION_PICTURES",
     "choices": "choices:CHOICES",
 }
 EXPERIMENTS: Registry[Experiment] = Registry(

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from neurosql.bench.declare import LAPTOP, Arm, Experiment, Grid
 from neurosql.bench.experiments.contenders import (
     AS_PAPER,
+    DDPM,
     DRIFT,
     GAN,
     IN_USE,
     NEUROSQL,
     OF_DIGITS,
+    OF_PICTURES,
     PAIRED,
+    PHOTOGRAPHS,
+    RAE,
     SAMPLED,
+    SAMPLES,
     TIME,
     VAE,
     plain,
 )
+
+
+def in_bfloat16(arm: Arm) -> Arm:
+    """A contender whose networks learn in bfloat16."""
+    return dataclasses.replace(
+        arm, name=f"{arm.name}, bfloat16", own={**arm.own, "precision": "bfloat16"}, printed=None
+    )
+
 
 # Where the paper's settings of NeuroSQL and ours differ: by field, ours and the paper's, in words and as a value.
 DIFFER = {
@@ -97,15 +112,18 @@ LATTICE = Experiment(
 )
 SUBSET = Experiment(
     "subset",
-    "Lattice points offered to a mini-batch",
-    "Which codes should a mini-batch be offered?",
+    "Lattice points offered to a mini-batch, and refinement in blocks",
+    "Which codes should a mini-batch be offered, and do blocks do as well as all pairs?",
     (
         Grid(
             (
                 plain("owned", own={"algorithm": "mini-batch", "subset": "owned"}),
+                plain("owned, reuse", own={"algorithm": "mini-batch", "subset": "owned", "reuse": True}),
                 plain("partition", own={"algorithm": "mini-batch", "subset": "partition"}),
                 plain("random (the paper's)", own={"algorithm": "mini-batch", "subset": "random"}),
                 plain("full batch"),
+                plain("blocks", own={"strategy": "blocks"}),
+                plain("blocks of 256", own={"strategy": "blocks", "block_size": 256}),
             ),
             dims=(2, 8),
         ),
@@ -145,6 +163,28 @@ PRESETS = Experiment(
         ),
     ),
     (*SAMPLED, *OF_DIGITS, *PAIRED),
+    seeds={LAPTOP: 3},
+)
+# The contenders whose settings are those of other tables share their runs in float32.
+BOTH_PRECISIONS = (NEUROSQL, VAE, GAN, RAE)
+PRECISION = Experiment(
+    "precision",
+    "bfloat16 in training steps, digits",
+    "Does bfloat16, which is quicker on many processors, cost quality?",
+    (
+        Grid((*BOTH_PRECISIONS, *map(in_bfloat16, BOTH_PRECISIONS))),
+        Grid((SAMPLES, in_bfloat16(SAMPLES)), dims=(12,)),
+        Grid((DDPM, in_bfloat16(DDPM))),
+    ),
+    (*OF_DIGITS, *PAIRED[1:], TIME),
+    seeds={LAPTOP: 3},
+)
+PRECISION_PICTURES = Experiment(
+    "precision-pictures",
+    "bfloat16 in training steps, photographs",
+    "Does bfloat16 cost quality on photographs?",
+    (Grid((PHOTOGRAPHS, in_bfloat16(PHOTOGRAPHS)), ("afhq",), dims=(128,)),),
+    (*OF_PICTURES, *PAIRED[1:], TIME),
     seeds={LAPTOP: 3},
 )
 CHOICES = Experiment(
