@@ -27,7 +27,7 @@ ROOMS = [
     # what is made of runs
     *("bench", "report"),
     # what a person asks for
-    *("app", "commands", "messages", "overview", "flags", "tune", "cli", "__main__"),
+    *("app", "web", "commands", "messages", "overview", "flags", "tune", "cli", "__main__"),
 ]
 
 

@@ -31,6 +31,7 @@ from neurosql.settings import (
 from neurosql.settings.sections import AUTO
 from neurosql.tune import Tune, untimed
 from neurosql.visible import visible
+from neurosql.web.arguments import Explore
 
 STOPPED = 130
 
@@ -374,7 +375,8 @@ class Report:
 
 
 COMMANDS = (
-    *(Train, Resume, Sample, Codes, Encode, Evaluate, Report, Info, Export, Reproduce, Tune, Data, Weights, Bench),
+    *(Train, Resume, Sample, Codes, Encode, Evaluate, Report, Explore, Info, Export, Reproduce, Tune, Data, Weights),
+    Bench,
 )
 """Every command, in the order of the help."""
 

@@ -100,6 +100,17 @@ class Mixture:
 
         With one class, its density applies to all rows of z; with n classes, the density of class i applies to row i.
         """
+        return self._each(z).logsumexp(1) - 0.5 * self.dim * math.log(2 * math.pi)
+
+    def likeliest(self, z: Tensor) -> Tensor:
+        """argmax_k p(k | z), the component that each code most likely belongs to: (n, d) -> (n,) int64.
+
+        Components without weight are not counted. Rows are as in `log_prob`.
+        """
+        return self._each(z).argmax(1)
+
+    def _each(self, z: Tensor) -> Tensor:
+        """log w_k N(z; m_k, S_k) for each component in use, up to the constant of the dimension: (n, used)."""
         used = (self.weights > 0).any(0)
         weights, means, factors = (part[:, used].to(z) for part in (self.weights, self.means, self.factors))
         volume = factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
@@ -110,8 +121,7 @@ class Mixture:
         else:
             centred = (z[:, None] - means)[..., None]
             norms = torch.linalg.solve_triangular(factors, centred, upper=False)[..., 0].square().sum(-1)
-        each = weights.log() - 0.5 * norms - volume
-        return each.logsumexp(1) - 0.5 * self.dim * math.log(2 * math.pi)
+        return weights.log() - 0.5 * norms - volume
 
     def in_units(self, shift: Tensor, factor: float) -> Mixture:
         """The law of (Z - shift) / factor, with shift (d,)."""

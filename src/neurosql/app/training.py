@@ -182,13 +182,17 @@ def finish(run: Run, x: np.ndarray, folder: RunFolder) -> Trained:
     return Trained(run, folder, [MODEL, CODES, HISTORY, USED, SPLIT, SCORES, *drawn, page.NAME], scores)
 
 
-def sets(run: Run, folder: RunFolder) -> tuple[ImageSet, ImageSet | None]:
-    """The images that a run was trained on, in its order, and images that it was not trained on."""
+def sets(run: Run, folder: RunFolder, source: str | None = None) -> tuple[ImageSet, ImageSet | None]:
+    """The images that a run was trained on, in its order, and images that it was not trained on.
+
+    They are read from `source`, by default from where they were.
+    """
     if run.shared:
         raise InputError(f"{folder.path} was exported for sharing: it does not say which images it was trained on")
-    images = _again(folder, run.data.path)
+    images = _again(folder, source or run.data.path)
     if images.fingerprint != run.data.fingerprint:
-        raise InputError(f"{run.data.path} no longer holds the images that {folder.path} was trained on")
+        longer = "no longer holds" if source is None else "does not hold"
+        raise InputError(f"{source or run.data.path} {longer} the images that {folder.path} was trained on")
     train = images.take(run.index)
     unseen = images.test or images.validation
     if unseen is not None:

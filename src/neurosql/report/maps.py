@@ -36,11 +36,17 @@ def plane(run: Run) -> tuple[np.ndarray, np.ndarray]:
     if codes.shape[1] == 1:
         codes, spanned = (np.column_stack([z[:, 0], np.zeros(len(z))]) for z in (codes, spanned))
     if codes.shape[1] > 2:
-        centred = codes - codes.mean(0)
-        axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
-        axes *= np.sign(axes[np.arange(2), np.abs(axes).argmax(1)])[:, None]
-        codes = spanned = centred @ axes.T
+        mean, axes = main_axes(codes)
+        codes = spanned = (codes - mean) @ axes.T
     return codes, spanned
+
+
+def main_axes(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean (d,) of codes (n, d) and their first two principal directions (2, d), whose signs are settled."""
+    mean = codes.mean(0)
+    axes = np.linalg.svd(codes - mean, full_matrices=False)[2][:2]
+    axes *= np.sign(axes[np.arange(2), np.abs(axes).argmax(1)])[:, None]
+    return mean, axes
 
 
 def grid(spanned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -95,7 +95,7 @@ def _details(run: Run, folder: Path) -> str:
     parts = {
         "How copies were looked for": _pictures(run, folder, COPIES),
         "More pictures: reconstructions, codes, the course of training": _pictures(run, folder, MORE),
-        "Facts about the model and its training": document.definitions(_facts(run)),
+        "Facts about the model and its training": document.definitions(facts(run)),
         "All settings": f"<pre>{escape(settings)}</pre>",
         "How to train the same model again": "" if run.shared else _again(run, folder),
     }
@@ -115,7 +115,8 @@ def _figures(run: Run, folder: Path, names: Iterable[str]) -> str:
     return "".join(document.figure(here.read(name, LARGE), captions[name], name in WIDE) for name in there)
 
 
-def _facts(run: Run) -> dict[str, str]:
+def facts(run: Run) -> dict[str, str]:
+    """Facts about the model and its training, by name; empty where nothing is known."""
     last = run.history[-1] if run.history else {}
     seconds = sum(sum(record["seconds"].values()) for record in run.history)
     took = "" if run.shared else f", {seconds:.0f} s of training"
