@@ -5,30 +5,11 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from torch import nn
+from small_generators import BACKBONES, Odd, made
 
-from neurosql import generators
 from neurosql.computation import onnx_file
 from neurosql.computation.recording import Unknown, record
 from neurosql.computation.steps import sized
-from neurosql.generators.base import Generator
-
-BACKBONES = ("convnet", "mlp", "resnet", "transformer", "unet")
-
-
-def made(name, **options):
-    """A small generator whose batch norms have seen something, so that none of its parts does nothing."""
-    size = {"width": 16} | ({"depth": 2} if name in ("mlp", "transformer") else {})
-    network = generators.make(name, (1, 10, 13), 3, seed=1, **size | options)
-    random = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for tensor in (*network.parameters(), *network.buffers()):
-            if tensor.is_floating_point():
-                tensor.mul_(1 + 0.2 * torch.rand(tensor.shape, generator=random))
-        for name, tensor in network.state_dict().items():
-            if name.endswith(("bias", "running_mean")):
-                tensor.add_(torch.randn(tensor.shape, generator=random), alpha=0.1)
-    return network.eval()
 
 
 def ran(content, codes, labels=None):
@@ -54,19 +35,6 @@ def test_onnxruntime_makes_what_torch_makes_whatever_the_batch_size(name, option
     parsed = onnx.load_model_from_string(content)
     assert {entry.key: entry.value for entry in parsed.metadata_props} == {"kind": "image"}
     assert [given.name for given in parsed.graph.input] == (["codes", "labels"] if options else ["codes"])
-
-
-class Odd(Generator):
-    """A generator of another package; `twist` is what it does to its hidden values."""
-
-    name = "odd"
-
-    def __init__(self, twist):
-        super().__init__((2, 3), 2, classes=None, bounded=False)
-        self.entry, self.head, self.twist = nn.Linear(2, 8), nn.Linear(8, 6), twist
-
-    def decode(self, code):
-        return self.head(self.twist(self.entry(code)))
 
 
 def test_operations_that_no_backbone_here_uses():

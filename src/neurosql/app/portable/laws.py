@@ -42,4 +42,4 @@ def _components(law: Mixture, group: int) -> dict[str, Any]:
     """The components of a class that are used."""
     used = law.weights[group] > 0
     parts = {"weights": law.weights, "means": law.means, "factors": law.factors}
-    return {name: part[group][used].float().tolist() for name, part in parts.items()}
+    return {name: part[group][used].tolist() for name, part in parts.items()}
