@@ -17,7 +17,7 @@ ROOMS = [
     # the loss, the prior, the assignment
     *("engine", "similarity", "colour", "cost", "prior", "density", "dimension", "samplers", "assign", "sliced"),
     # networks
-    *("networks", "precision", "generators", "encode"),
+    *("networks", "precision", "generators", "encode", "computation"),
     # learning principles, data, scores
     *("methods", "data", "metrics"),
     # a run

@@ -233,21 +233,29 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Export:
-    """Copy a run for others, without what is about single training images."""
+    """Write a run for others: as a folder without what is about single training images, or as one file."""
 
     run: tyro.conf.Positional[str]
     """Run folder."""
-    out: str
-    """Folder to create."""
+    out: str | None = None
+    """Folder or file to create; files get the run's name by default."""
     for_sharing: bool = False
-    """Leave out what is about single training images; there is no other way to export yet."""
+    """A copy of the run folder without what is about single training images."""
+    onnx: bool = False
+    """The generator, as an ONNX file for other programs."""
 
     def __call__(self) -> None:
-        if not self.for_sharing:
-            raise InputError("say what to export the run for: give --for-sharing")
+        chosen = [flag for flag, given in (("--for-sharing", self.for_sharing), ("--onnx", self.onnx)) if given]
+        if len(chosen) != 1:
+            raise InputError("say what to export the run as: give one of --for-sharing and --onnx")
+        if self.for_sharing and self.out is None:
+            raise InputError("say which folder to create: give --out FOLDER")
         from neurosql import commands
 
-        commands.export(self.run, self.out)
+        if self.onnx:
+            commands.export_onnx(self.run, self.out)
+        else:
+            commands.export(self.run, self.out or "")
 
 
 @dataclass(frozen=True)

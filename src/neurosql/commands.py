@@ -180,6 +180,17 @@ def export(path: str, out: str) -> None:
     tell(f"read       {done.path / exporting.NAME} before you share it")
 
 
+def export_onnx(path: str, out: str | None) -> None:
+    """Write the generator of a run as an ONNX file, and say how to use it."""
+    done = app.to_onnx(path, out)
+    for phrase in done.inputs:
+        tell(f"input      {phrase}")
+    tell(f"output     {done.output}")
+    if done.note:
+        tell(f"note       {done.note}")
+    tell(f"wrote      {done.path}, {done.size / 1e6:.2f} MB")
+
+
 def report(path: str) -> None:
     """Write a page and say which files it has."""
     for file in app.report(path):

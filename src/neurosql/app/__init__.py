@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from neurosql.app.evaluating import evaluate
     from neurosql.app.exporting import for_sharing
     from neurosql.app.observer import Observer, Terminal
+    from neurosql.app.portable.onnx import to_onnx
     from neurosql.app.reporting import report
     from neurosql.app.reproducing import reproduce
     from neurosql.app.sampling import sample
@@ -37,6 +38,7 @@ __all__ = [
     "reproduce",
     "resume",
     "sample",
+    "to_onnx",
     "train",
     "tune",
 ]
@@ -46,6 +48,7 @@ _HOMES = {
     **{"evaluate": "evaluating", "for_sharing": "exporting", "Observer": "observer", "Terminal": "observer"},
     **{"report": "reporting", "reproduce": "reproducing", "sample": "sampling", "resume": "training"},
     **{"train": "training", "help_to_train": "training", "help_to_resume": "training", "tune": "tuning"},
+    "to_onnx": "portable.onnx",
 }
 
 

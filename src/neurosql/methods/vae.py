@@ -170,6 +170,10 @@ class VAE(Autoencoder):
         """The KL's weight beside the reconstruction term."""
         return self.beta if self.settings.likelihood == "cost" else self.beta / self.pixels
 
+    def law_of(self, label: Tensor | None) -> Normal:
+        """The prior, whatever the class."""
+        return Normal(self.generator.latent_dim, scale=self.scale)
+
     def draw_usual(self, n: int, label: int | None, random: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """n draws from the prior."""
         labels = self.draw_labels(n, label, random)

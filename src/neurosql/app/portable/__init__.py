@@ -1,0 +1,1 @@
+"""A model as one file, for people and programs that have no neurosql."""
