@@ -1,6 +1,7 @@
 """The direction of imports: a room (module or package) imports only from rooms below it, so there are no cycles."""
 
 import ast
+import functools
 from pathlib import Path
 
 import neurosql
@@ -37,9 +38,15 @@ def room(module):
     return parts[1] if parts[0] == "neurosql" and len(parts) > 1 else None
 
 
+@functools.cache
+def parsed(path):
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text("utf-8"))
+
+
 def imports(path):
     """The rooms that a file imports from, wherever in it, each with its line."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -78,3 +85,23 @@ def test_the_settings_and_records_import_no_torch():
     for path in (ROOT / "settings").glob("*.py"):
         assert {other for other, _ in imports(path)} <= allowed
         assert "import torch" not in path.read_text("utf-8")
+
+
+def at_import(body):
+    """The modules that are imported as soon as this code is, not only when a function is called."""
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Try):
+            yield from at_import(node.body)
+
+
+def test_slow_libraries_are_imported_where_they_are_used():
+    slow, scores = {"sklearn", "matplotlib", "pandas"}, {"metrics", "bench", "estimator"}
+    for path in sorted(ROOT.rglob("*.py")):
+        if path.relative_to(ROOT).parts[0] not in scores:
+            names = set(at_import(parsed(path).body))
+            assert not slow & {name.split(".")[0] for name in names} and "scipy.stats" not in names, path

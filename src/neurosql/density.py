@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 from neurosql.errors import InputError, NotFinite
+
+if TYPE_CHECKING:
+    from sklearn.mixture import GaussianMixture
 
 STARTS = 4
 ROUNDS = 300
@@ -145,6 +147,10 @@ class Mixture:
 
 
 def _fit(points: np.ndarray, components: int, seed: int) -> GaussianMixture:
+    # scikit-learn takes a second to import, and few commands fit a density.
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
     n, dim = points.shape
     variance = float(points.var(0).mean())
     # Seeding by k-means++ alone: the sums in Lloyd's iterations depend on the order of threads, those of EM do not.

@@ -27,7 +27,6 @@ import numpy as np
 import torch
 from scipy import special
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import qmc
 from torch import Tensor
 
 from neurosql.errors import InputError, whole
@@ -404,6 +403,9 @@ def _cube_points(n: int, dim: int, seed: int) -> np.ndarray:
     """Points of the open cube (0, 1)^d: i / (n + 1) for d = 1, else a scrambled Sobol sequence."""
     if dim == 1:
         return np.arange(1, n + 1)[:, None] / (n + 1)
+    # It takes nearly a second to import, and only training needs it.
+    from scipy.stats import qmc
+
     if dim > (most := qmc.Sobol.MAXDIM):
         raise InputError(f"a Sobol lattice has at most {most} coordinates, got {dim}: use lattice iid")
     engine = qmc.Sobol(dim, scramble=True, bits=_SOBOL_BITS, rng=np.random.default_rng(seed))

@@ -17,9 +17,9 @@ ASKED += ("scalability", "downstream", "planes", "sheets", "start", "lattice", "
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_experiment_runs_and_fills_its_table(name, results_of, jobs, tmp_path):
+def test_every_experiment_runs_and_fills_its_table(name, results_of, alike, jobs, tmp_path):
     experiment = EXPERIMENTS[name]
-    results = results_of(experiment)
+    results = results_of(experiment, alike)
     rows.write(tmp_path / f"{name}.csv", results)
     table = compare.build(experiment, rows.read(tmp_path / f"{name}.csv").values())
     needs_weights = {column for column in experiment.columns if column.record.weights or column.features == "vgg"}

@@ -21,8 +21,6 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 from scipy.special import logsumexp
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -51,6 +49,8 @@ def clusters(x: Tensor, count: int, random: torch.Generator, seed: int) -> Tenso
         return torch.zeros(n, dtype=torch.int64)
     scores = pca_scores(x, min(SCORES, n, math.prod(x.shape[1:])), random)
     # More threads would add up in another order each time.
+    from sklearn.cluster import KMeans
+
     with threadpool_limits(1), _equal_images_expected():
         found = KMeans(count, n_init=STARTS, random_state=seed % 2**32).fit_predict(scores)
     return torch.from_numpy(np.unique(found, return_inverse=True)[1]).to(torch.int64)
@@ -79,6 +79,8 @@ def choose(x: Tensor, random: torch.Generator, seed: int) -> int:
 @contextmanager
 def _equal_images_expected() -> Iterator[None]:
     """Equal images make fewer clusters than were asked for: scikit-learn warns of it, and nobody minds."""
+    from sklearn.exceptions import ConvergenceWarning
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Number of distinct clusters", ConvergenceWarning)
         yield
@@ -86,6 +88,8 @@ def _equal_images_expected() -> Iterator[None]:
 
 def _log_likelihood(rest: np.ndarray, held: np.ndarray, count: int, seed: int) -> np.ndarray:
     """log p of each held-out point under a spherical mixture that is fitted to the rest."""
+    from sklearn.cluster import KMeans
+
     with threadpool_limits(1), _equal_images_expected():
         fitted = KMeans(count, n_init=1, random_state=seed % 2**32).fit(rest)
     dim = rest.shape[1]

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
-from sklearn.decomposition import PCA
 from torch import Tensor
 
 from neurosql.assign import candidates, refinement, solvers
@@ -41,6 +39,8 @@ def pca_permutation(
     strategies candidates and blocks, and for images that stay bytes, the match is only nearly optimal, without a matrix
     of all pairs. `seen` says what of the images is compared.
     """
+    from scipy.stats import rankdata
+
     n, dim = lattice.shape
     if n < 2:
         return torch.arange(n)
@@ -61,6 +61,9 @@ def pca_permutation(
 
 def pca_scores(x: Tensor, dim: int, random: torch.Generator) -> np.ndarray:
     """The first `dim` principal scores (n, dim) of x (n, ...), n at least 2; random ones beyond the data's rank."""
+    # scikit-learn takes a second to import, and only training needs it.
+    from sklearn.decomposition import PCA
+
     n, flat = len(x), x.flatten(1).cpu().to(torch.float64).numpy()
     components = min(dim, n, flat.shape[1])
     scores = np.empty((n, dim))
