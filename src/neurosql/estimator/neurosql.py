@@ -55,14 +55,21 @@ class NeuroSQL(TransformerMixin, Arguments):  # type: ignore[misc]
 
     Attributes
     ----------
-    codes_ : (n, latent_dim) float32, the code of each sample that was given to `fit`. Codes of samples that were held
-        out for validation are inferred; `train_index_` are the positions of the others.
-    lattice_ : (n_train, latent_dim) float32, the quantiles of the prior.
-    permutation_ : (n_train,) int64, entry i is the lattice row of training sample i.
-    history_ : list of dict, the figures of each epoch.
-    input_ : str, what the samples were read as.
-    run_ : the trained model, as `neurosql.fit` returns it.
-    classes_ : names of the classes, if there are labels.
+    codes_ : float32 array of shape (n, latent_dim)
+        The code of each sample that was given to `fit`. Codes of samples that were held out for validation are
+        inferred; `train_index_` are the positions of the others.
+    lattice_ : float32 array of shape (n_train, latent_dim)
+        The quantiles of the prior.
+    permutation_ : int64 array of shape (n_train,)
+        Entry i is the lattice row of training sample i.
+    history_ : list of dict
+        The figures of each epoch.
+    input_ : str
+        What the samples were read as.
+    run_ : Run
+        The trained model, as `neurosql.fit` returns it.
+    classes_ : array of str
+        Names of the classes, if there are labels.
 
     Examples
     --------
