@@ -241,18 +241,28 @@ class Export:
     """Folder or file to create; files get the run's name by default."""
     for_sharing: bool = False
     """A copy of the run folder without what is about single training images."""
+    html: bool = False
+    """One page with the map, the training images in small and the model; opens in any browser, without a network."""
     onnx: bool = False
     """The generator, as an ONNX file for other programs."""
+    without_images: bool = False
+    """With --html: leave out the training images and all that is about single ones of them."""
+    data: str | None = None
+    """With --html: where the training images are, if they have moved."""
 
     def __call__(self) -> None:
-        chosen = [flag for flag, given in (("--for-sharing", self.for_sharing), ("--onnx", self.onnx)) if given]
-        if len(chosen) != 1:
-            raise InputError("say what to export the run as: give one of --for-sharing and --onnx")
+        flags = {"--for-sharing": self.for_sharing, "--html": self.html, "--onnx": self.onnx}
+        if sum(flags.values()) != 1:
+            raise InputError(f"say what to export the run as: give one of {', '.join(flags)}")
+        if not self.html and (self.without_images or self.data is not None):
+            raise InputError("--without-images and --data are for --html: the other exports hold no training images")
         if self.for_sharing and self.out is None:
             raise InputError("say which folder to create: give --out FOLDER")
         from neurosql import commands
 
-        if self.onnx:
+        if self.html:
+            commands.export_html(self.run, self.out, not self.without_images, self.data)
+        elif self.onnx:
             commands.export_onnx(self.run, self.out)
         else:
             commands.export(self.run, self.out or "")

@@ -191,6 +191,18 @@ def export_onnx(path: str, out: str | None) -> None:
     tell(f"wrote      {done.path}, {done.size / 1e6:.2f} MB")
 
 
+def export_html(path: str, out: str | None, with_images: bool, source: str | None) -> None:
+    """Write a run as one page, and say what whoever gets it can see."""
+    done = app.to_html(path, out, with_images=with_images, source=source)
+    private = "no training samples are in the page; the model still gives away:"
+    tell("whoever gets the page can see:" if with_images else private)
+    for phrase in done.holds:
+        tell(f"  {phrase}")
+    for note in done.notes:
+        tell(f"note       {note}")
+    tell(f"wrote      {done.path}, {done.size / 1e6:.2f} MB")
+
+
 def report(path: str) -> None:
     """Write a page and say which files it has."""
     for file in app.report(path):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from neurosql.app.exporting import for_sharing
     from neurosql.app.observer import Observer, Terminal
     from neurosql.app.portable.onnx import to_onnx
+    from neurosql.app.portable.page import to_html
     from neurosql.app.reporting import report
     from neurosql.app.reproducing import reproduce
     from neurosql.app.sampling import sample
@@ -38,6 +39,7 @@ __all__ = [
     "reproduce",
     "resume",
     "sample",
+    "to_html",
     "to_onnx",
     "train",
     "tune",
@@ -48,7 +50,7 @@ _HOMES = {
     **{"evaluate": "evaluating", "for_sharing": "exporting", "Observer": "observer", "Terminal": "observer"},
     **{"report": "reporting", "reproduce": "reproducing", "sample": "sampling", "resume": "training"},
     **{"train": "training", "help_to_train": "training", "help_to_resume": "training", "tune": "tuning"},
-    "to_onnx": "portable.onnx",
+    **{"to_html": "portable.page", "to_onnx": "portable.onnx"},
 }
 
 

@@ -10,10 +10,15 @@ from neurosql.errors import InputError
 from neurosql.fitted import Run
 
 
-def finished(path: str | Path) -> Run:
-    """The run at a path, which must be finished."""
+def check_finished(path: str | Path) -> None:
+    """Refuse a run that is not finished."""
     if not runs.is_finished(RunFolder.existing(path)):
         raise InputError(f"{path} is not finished: continue it with `neurosql resume {path}`, then export it")
+
+
+def finished(path: str | Path) -> Run:
+    """The run at a path, which must be finished."""
+    check_finished(path)
     return runs.open_run(path)
 
 

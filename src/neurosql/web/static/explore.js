@@ -107,7 +107,7 @@ class Page {
     const { description, points, can } = this;
     byId("mapped").classList.toggle("none", !points);
     byId("empty").hidden = Boolean(points && points.count);
-    byId("empty").textContent = can.points
+    byId("empty").textContent = description.dim
       ? "This run has no training samples to show: it was shared without them. Move over the map to see what it makes."
       : "This model has no map: its samples come from noise. The tab Samples shows new ones.";
     if (!description.dim) {
