@@ -17,11 +17,14 @@ demo: $(STAMP)
 	$(BIN)/neurosql train mnist-sample --limit 2000 --out runs/demo
 
 # Two processes of one thread each: on two cores that is faster than one process of two threads, and not
-# disturbed by whatever else runs on the machine.
+# disturbed by whatever else runs on the machine. The one that has nothing left to do takes tests from the other.
+# Compiled modules are kept, or every process that a test starts would compile the package.
+TESTS := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 test: $(TOOLS) lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
-	NEUROSQL_NATIVE=0 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(BOTH_PATHS)
+	$(TESTS)
+	NEUROSQL_NATIVE=0 $(TESTS) $(BOTH_PATHS)
 
+lint: export MYPY_NUM_WORKERS := 2
 lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
