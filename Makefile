@@ -9,7 +9,7 @@ TOOLS := $(VENV)/.installed-tools
 # Run with the compiled extension and without it.
 BOTH_PATHS := tests/assign/test_solve.py tests/test_cost.py tests/methods/test_neurosql.py
 
-.PHONY: demo test lint format sanitize results clean
+.PHONY: demo test lint format docs sanitize results clean
 
 # Trains on the embedded digits and leaves runs/demo with pictures and a page.
 demo: $(STAMP)
@@ -47,6 +47,14 @@ $(TOOLS): $(STAMP)
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["test"], sep="\n")' > $(VENV)/tools.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -r $(VENV)/tools.txt
 	touch $(TOOLS)
+
+# The documentation site, in build/site. Open build/site/index.html; for the search, serve the folder:
+# python -m http.server --bind 127.0.0.1 --directory build/site
+docs: $(STAMP)
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > $(VENV)/docs.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -r $(VENV)/docs.txt
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/check_site.py build/site
 
 # The kernels' tests under the address and undefined-behaviour sanitizers (GCC on Linux). libstdc++ comes first in
 # line with the sanitizer, or it would miss how exceptions are thrown.

@@ -24,14 +24,14 @@ SHORTER = {
     },
     "experiments.md": {"seeds=2, progress=False": "seeds=1, progress=False"},
     "tutorial.md": {
-        "--limit 1000 --epochs 20": "--limit 80 --epochs 1",
-        "limit=1000": "limit=80",
-        "epochs=20": "epochs=1",
+        "--limit 1000 --epochs 20": "--limit 40 --epochs 1 --generator mlp --width 16",
+        "limit=1000": "limit=40",
+        "epochs=20": "epochs=1, generator='mlp', width=16",
         "-n 100": "-n 9",
         "--limit 100": "--limit 8",
     },
 }
-"""What the tests run with a smaller number than the page has; all else runs as it stands there."""
+"""What the tests run with a smaller number or network than the page has; all else runs as it stands there."""
 
 
 def blocks(page, language):
