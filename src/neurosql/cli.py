@@ -233,7 +233,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Export:
-    """Write a run for others: as a folder without what is about single training images, or as one file."""
+    """Write a run for others: a safer folder, a page, or an ONNX file."""
 
     run: tyro.conf.Positional[str]
     """Run folder."""
