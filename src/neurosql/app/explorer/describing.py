@@ -57,7 +57,7 @@ def describe(opened: Opened) -> dict[str, Any]:
             "sample": True,
             "nearest": not run.shared and (read is None or read.train is not None),
             "locate": run.has_codes and kind.is_picture,
-            "watch": True,
+            "watch": False,
             "reach": run.has_codes and not bool(run.method.reaches(torch.full((1, max(dim, 1)), FAR)).all()),
         },
     }

@@ -29,10 +29,10 @@ export function colourings(description, points) {
  */
 export function coloured(by, description, points, dark) {
   const colours = new Uint32Array(points.count).fill(packedColour(hex(dark ? "#56b4e9" : "#0072b2")));
-  if (by === "label" && points.labels) return grouped(colours, points.labels, description.classes);
+  if (by === "label" && points.labels) return grouped(colours, points.labels, description.classes, dark);
   if (by === "component" && points.components) {
     const most = points.components.reduce((a, b) => Math.max(a, b), 0);
-    return grouped(colours, points.components, Array.from({ length: most + 1 }, (_, i) => `component ${i + 1}`));
+    return grouped(colours, points.components, Array.from({ length: most + 1 }, (_, i) => `component ${i + 1}`), dark);
   }
   const values = numbersOf(by, points);
   return values ? scaled(colours, values) : { colours, groups: null, legend: [], scale: null };
@@ -47,8 +47,8 @@ function numbersOf(by, points) {
   return Float32Array.from({ length: points.count }, (_, i) => points.codes[i * points.dim + Number(axis[1]) - 1]);
 }
 
-function grouped(colours, groups, names) {
-  const table = names.map((_, i) => classColour(i));
+function grouped(colours, groups, names, dark) {
+  const table = names.map((_, i) => classColour(i, dark));
   const packed = table.map((colour) => packedColour(hex(colour)));
   const counts = new Array(names.length).fill(0);
   for (let i = 0; i < colours.length; i++) {
@@ -59,9 +59,9 @@ function grouped(colours, groups, names) {
   return { colours, groups, legend, scale: null };
 }
 
-/** The colour of a class by its number, the same everywhere on the page. */
-export function classColour(number) {
-  const shade = SHADES[Math.floor(number / CLASSES.length) % SHADES.length];
+/** The colour of a class by its number; a little lighter on dark paper. */
+function classColour(number, dark) {
+  const shade = SHADES[Math.floor(number / CLASSES.length) % SHADES.length] || (dark ? 0.2 : 0);
   const towards = shade < 0 ? 0 : 255;
   const mixed = hex(CLASSES[number % CLASSES.length]).map((v) => Math.round(v + (towards - v) * Math.abs(shade)));
   return `#${mixed.map((v) => v.toString(16).padStart(2, "0")).join("")}`;

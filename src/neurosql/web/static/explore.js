@@ -97,6 +97,7 @@ class Page {
     for (const panel of Object.values(this.panels)) panel.open(given);
     this.tabs.show(Object.entries(this.panels).filter(([, panel]) => panel.applies()), given.tab);
     this.opening = false;
+    this.keep();
     const picked = Math.round(numberIn(given, "sample", -1));
     if (this.points && picked >= 0 && picked < this.points.count) await this.pick(picked);
     for (const note of description.notes) say(note);
@@ -294,6 +295,7 @@ class Page {
   go(index) {
     const { xy, view } = this.plane;
     this.plane.look({ ...view, x: xy[2 * index], y: xy[2 * index + 1] });
+    byId("mapped").scrollIntoView({ block: "nearest" });
     return this.pick(index);
   }
 
