@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from neurosql import methods, networks, prior, ranks
-from neurosql.checkpoint import CODES, MODEL, SPLIT, USED, RunFolder
+from neurosql.checkpoint import CHECKPOINT, CODES, MODEL, SPLIT, USED, RunFolder
 from neurosql.data import ImageSet
 from neurosql.data.columns import Columns
 from neurosql.errors import InputError
@@ -71,6 +71,44 @@ def open_run(path: str | Path, device: str = "cpu", law: prior.Prior | None = No
         run = Run(settings, data, method, like, index, labels, history, used, split, usual, [], names, kept)
         run.check()
         return run
+
+
+def open_checkpoint(path: str | Path) -> Run:
+    """The model of a run that is still being trained, as its last checkpoint has it: to look at, on the CPU.
+
+    Its codes are those of the training images, but nothing else is known of these. An InputError if there is no
+    checkpoint yet, or if the method has no codes before it has finished.
+    """
+    folder = RunFolder.existing(path)
+    config = folder.config()
+    settings = settings_of(config)
+    data = origin_of(config)
+    if not data.modality.bounded:
+        raise InputError(f"{path} is still being trained: its samples can be looked at when it has finished")
+    tensors, _ = folder.read_tensors(CHECKPOINT)
+    with damage_of(path):
+        classes = len(data.classes) if settings.generator.conditional else None
+        with networks.at_most(sum(map(Tensor.numel, tensors.values()))):
+            method = methods.make(Task(settings, data.shape, classes, None, trained=True))
+        own = _of("method.own", tensors)
+        if not method.has_codes or "codes" not in own:
+            raise InputError(f"{path} is still being trained: {settings.method} has codes when it has finished")
+        for name, network in method.networks.items():
+            # Samples come from the average of the weights, if there is one.
+            network.load_state_dict(_of(f"average.{name}", tensors) or _of(f"method.{name}", tensors))
+            network.eval()
+        if classes and "lattice_labels" in own:
+            own["class_counts"] = torch.bincount(own["lattice_labels"], minlength=classes)
+        method.restore(own)
+        like = ImageSet(np.empty((0, *data.shape), np.float32), classes=data.classes, layout=data.layout)
+        run = Run(settings, data, method, like, np.arange(data.trained), None, folder.history())
+        run.check()
+        return run
+
+
+def _of(group: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a group, by the rest of their names."""
+    return {name.removeprefix(f"{group}."): t for name, t in tensors.items() if name.startswith(f"{group}.")}
 
 
 def used_by(folder: RunFolder) -> Used:

@@ -325,6 +325,15 @@ def test_the_page_fits_its_window_and_can_be_read(page, width, scheme):
     page.emulate_media(color_scheme="light")
 
 
+def test_the_training_is_shown_epoch_by_epoch(page):
+    page.click("#tab-training")
+    until(page, "document.querySelectorAll('#curves canvas').length > 1")
+    assert page.inner_text("#panel-training [role=status]") == "2 epochs, finished"
+    page.wait_for_timeout(200)
+    drawn = page.eval_on_selector("#curves canvas", "c => c.toDataURL()")
+    assert drawn != page.evaluate("c => Object.assign(document.createElement('canvas'), c).toDataURL()", {"width": 1})
+
+
 def test_the_theme_can_be_chosen_and_stays_in_the_address(page):
     page.click("#theme")
     until(page, "location.hash.includes('theme=dark')")

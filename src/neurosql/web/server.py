@@ -100,6 +100,7 @@ def application(runs: Sequence[Opened], rules: Rules) -> Guard:
         Route("/api/runs", listed),
         route("", _describe, "GET"),
         route("/points", _points, "GET"),
+        route("/progress", _progress, "GET"),
         route("/decode", _decode, "POST"),
         route("/images", _images, "POST"),
         route("/neighbours", _neighbours, "POST"),
@@ -169,6 +170,10 @@ async def _describe(here: Explorer, opened: Opened, request: Request) -> Respons
 async def _points(here: Explorer, opened: Opened, request: Request) -> Response:
     arrays, names = await here.do(here.quick, explorer.points, opened)
     return _packed({"names": names}, **arrays)
+
+
+async def _progress(here: Explorer, opened: Opened, request: Request) -> Response:
+    return JSONResponse(await here.do(here.quick, explorer.progress, opened))
 
 
 async def _decode(here: Explorer, opened: Opened, request: Request) -> Response:

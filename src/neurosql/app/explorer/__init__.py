@@ -6,6 +6,7 @@ from neurosql.app.explorer.describing import describe, points
 from neurosql.app.explorer.landing import Landed, locate
 from neurosql.app.explorer.making import Drawn, decode, images, neighbours, reach, sample
 from neurosql.app.explorer.opened import Opened, Shown
+from neurosql.app.explorer.watching import progress
 
 __all__ = [
     "Drawn",
@@ -18,6 +19,7 @@ __all__ = [
     "locate",
     "neighbours",
     "points",
+    "progress",
     "reach",
     "sample",
 ]

@@ -9,8 +9,8 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor
 
-from neurosql import recorded
 from neurosql.app.explorer.opened import Opened
+from neurosql.app.explorer.watching import is_running
 from neurosql.checkpoint import SCORES, RunFolder
 from neurosql.fitted import Run
 from neurosql.methods.search import Searched
@@ -48,7 +48,7 @@ def describe(opened: Opened) -> dict[str, Any]:
         "notes": [] if read is None or read.train is not None else [read.why],
         "facts": [[name, value] for name, value in page.facts(run).items() if value],
         "scores": scores_of(opened.folder),
-        "running": recorded.state_of(opened.folder) != recorded.FINISHED,
+        "running": is_running(opened.folder),
         "capabilities": {
             "points": opened.has_points,
             "decode": run.has_codes,
@@ -57,7 +57,7 @@ def describe(opened: Opened) -> dict[str, Any]:
             "sample": True,
             "nearest": not run.shared and (read is None or read.train is not None),
             "locate": run.has_codes and kind.is_picture,
-            "watch": False,
+            "watch": True,
             "reach": run.has_codes and not bool(run.method.reaches(torch.full((1, max(dim, 1)), FAR)).all()),
         },
     }
@@ -91,7 +91,7 @@ def points(opened: Opened) -> tuple[dict[str, np.ndarray], list[str] | None]:
         "losses": None if known is None else known.losses.astype(np.float32),
         "density": density(run, codes).astype(np.float32),
         "components": _components(run, codes),
-        "positions": np.asarray(run.code_table()["positions"], np.int32),
+        "positions": None if run.split is None else np.asarray(run.code_table()["positions"], np.int32),
     }
     names = None if known is None or known.names is None else known.names.tolist()
     return {name: values for name, values in found.items() if values is not None}, names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,11 @@ import numpy as np
 
 from neurosql import run as runs
 from neurosql.app.training import sets
-from neurosql.checkpoint import RunFolder
+from neurosql.checkpoint import CHECKPOINT, MODEL, RunFolder
 from neurosql.data import ImageSet
 from neurosql.errors import InputError
 from neurosql.fitted import Run
+from neurosql.restoring import open_checkpoint
 
 BYTE = 255
 
@@ -51,7 +53,8 @@ class Opened:
     def __init__(self, path: str | Path, source: str | None = None) -> None:
         self.folder = RunFolder.existing(path)
         self.source = source
-        self.run = runs.open_run(path)
+        self.version = version_of(self.folder)
+        self.run = runs.open_run(path) if self.folder.has(MODEL) else open_checkpoint(path)
         self._guard = threading.Lock()
         self._images: Images | None = None
 
@@ -59,6 +62,18 @@ class Opened:
     def name(self) -> str:
         """What to call the run: the name of its folder."""
         return self.folder.path.resolve().name or str(self.folder.path)
+
+    def renew(self) -> bool:
+        """Take over the model of a run that is still being trained, if it has a new one; returns whether it had."""
+        now = version_of(self.folder)
+        if now == self.version:
+            return False
+        whole = self.folder.has(MODEL)
+        run = runs.open_run(self.folder.path) if whole else open_checkpoint(self.folder.path)
+        if not whole:
+            run.index, run.labels = self.run.index, self.run.labels
+        self.run, self.version = run, now
+        return True
 
     @property
     def has_points(self) -> bool:
@@ -92,4 +107,17 @@ class Opened:
         except InputError as error:
             where = "Give their place with --data PATH" if self.source is None else "Give another place with --data"
             return Images(why=f"The training images can't be shown: {error}. {where}.")
+        if self.run.labels is None and train.labels is not None:
+            # A checkpoint does not have them.
+            self.run.labels = train.labels
         return Images(train, unseen)
+
+
+def version_of(folder: RunFolder) -> str:
+    """What changes whenever the model of a run does."""
+    name = MODEL if folder.has(MODEL) else CHECKPOINT
+    try:
+        found = os.stat(folder.path / name)
+    except OSError:
+        return ""
+    return f"{name}-{found.st_mtime_ns}-{found.st_size}"

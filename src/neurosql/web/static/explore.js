@@ -18,6 +18,7 @@ import { found, hints } from "./search.js";
 import { Sheet } from "./sheet.js";
 import { Tabs } from "./tabs.js";
 import { Thumbnails } from "./thumbnails.js";
+import { Training } from "./training.js";
 
 const THUMBNAIL = 48;
 const SHOWN = [["auto", "images when close"], ["images", "images"], ["dots", "dots"]];
@@ -42,7 +43,7 @@ class Page {
       thumbnail: (index) => this.thumbnails?.get(index) ?? null,
       drawn: (milliseconds) => tell("frame", milliseconds),
     });
-    this.panels = { place: Place, picked: Picked, sheet: Sheet, path: Journey, chosen: Chosen, runs: Comparison, about: About };
+    this.panels = { place: Place, picked: Picked, sheet: Sheet, path: Journey, chosen: Chosen, runs: Comparison, training: Training, about: About };
     for (const [name, Panel] of Object.entries(this.panels)) this.panels[name] = new Panel(this);
     this.tabs = new Tabs(byId("tabs"), byId("panels"), () => this.keep());
     this.latest = new Latest(
@@ -102,6 +103,18 @@ class Page {
     if (this.points && picked >= 0 && picked < this.points.count) await this.pick(picked);
     for (const note of description.notes) say(note);
     tell("opened", performance.now());
+  }
+
+  /** Take over what has changed in a run that is still being trained: the view stays. */
+  async renew() {
+    const source = this.source, description = await source.describe(), points = await source.points();
+    if (source !== this.source || points.count !== this.points?.count) return;
+    const by = !this.points.labels && points.labels ? "label" : byId("colour").value;
+    [this.description, this.points] = [description, points];
+    choices(byId("colour"), colourings(description, points), by);
+    this.project(this.axes);
+    this.show(this.code, this.classAt(-1));
+    this.landBelow().catch(complain);
   }
 
   prepareMap(given) {

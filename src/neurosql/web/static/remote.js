@@ -68,6 +68,10 @@ export class RemoteSource extends Source {
     return { ...plain, samples: samplesOf(arrays.samples), remade: samplesOf(arrays.remade), code: arrays.code.values };
   }
 
+  async progress() {
+    return (await answered(fetch(`${this.base}/progress`))).json();
+  }
+
   post(what, content) {
     const file = content instanceof Blob;
     const type = file ? "application/octet-stream" : "application/json";

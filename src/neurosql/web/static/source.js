@@ -9,8 +9,8 @@
  * the user. Indices count the training samples of the run from 0, in the order of `points`.
  *
  * All files of this folder keep to one form, so that they can be joined into one script without a parser: imports stand
- * at the top, one a line, `import { a, b } from "./file.js";`; exports are declarations, `export function`,
- * `export class` or `export const`; and no two files declare the same name at their top level.
+ * at the top, one a line, `import { a, b } from "./file.js";`, and exports are declarations, `export function`,
+ * `export class` or `export const`.
  */
 
 /**

@@ -14,6 +14,7 @@ export class Thumbnails {
     this.pen = this.atlas.getContext("2d");
     this.slots = new Map();
     this.wanted = new Set();
+    this.asked = new Set();
     this.busy = false;
     this.failed = null;
   }
@@ -27,7 +28,7 @@ export class Thumbnails {
       this.slots.set(index, slot);
       return { image: this.atlas, from: slot };
     }
-    if (!this.failed) {
+    if (!this.failed && !this.asked.has(index)) {
       this.wanted.add(index);
       if (!this.busy) this.fetch();
     }
@@ -41,11 +42,13 @@ export class Thumbnails {
       // What was asked for last is in view.
       const indices = [...this.wanted].slice(-TOGETHER);
       this.wanted.clear();
+      this.asked = new Set(indices);
       try {
         this.keep(indices, await this.ask(indices));
       } catch (error) {
         this.failed = error;
       }
+      this.asked.clear();
       this.changed(this.failed);
     }
     this.busy = false;
