@@ -47,8 +47,10 @@ MOVE = """(seconds) => new Promise((done) => {
   let step = 0;
   const move = () => {
     const angle = 0.02 * step++, now = performance.now();
-    const where = { clientX: left + width * (0.5 + 0.3 * Math.cos(angle)), clientY: top + height * (0.5 + 0.3 * Math.sin(1.3 * angle)) };
-    target.dispatchEvent(new PointerEvent("pointermove", { ...where, bubbles: true, pointerType: "mouse", pointerId: 1 }));
+    const clientX = left + width * (0.5 + 0.3 * Math.cos(angle));
+    const clientY = top + height * (0.5 + 0.3 * Math.sin(1.3 * angle));
+    const how = { clientX, clientY, bubbles: true, pointerType: "mouse", pointerId: 1 };
+    target.dispatchEvent(new PointerEvent("pointermove", how));
     if (now - start < 1000 * seconds) setTimeout(move, 1);
     else done({ elapsed: now - start, times: window.times });
   };
@@ -110,7 +112,7 @@ def main() -> None:
         for file in ("forward.js", "unpacked.js"):
             shutil.copy(STATIC / file, root)
         started = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        print(f"{'model':<12} {'MB':>5} {'images/s':>9} {'median ms':>10} {'95 % ms':>8}   largest difference to Python")
+        print(f"{'model':<12} {'MB':>5} {'images/s':>9} {'median ms':>10} {'95 % ms':>8}   difference to Python")
         for backbone in [chosen.run] if chosen.run else chosen.backbones:
             path = Path(backbone)
             if not chosen.run:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from test_old_runs import OLD
 
-from neurosql import InputError, app, open_run, presets
+from neurosql import InputError, app, fit, open_run
 from neurosql.cli import main
 from neurosql.settings import Sampling
 
@@ -29,7 +29,7 @@ def runs(tmp_path_factory):
         "table": ("table.csv", {}),
     }
     for name, (source, settings) in made.items():
-        app.train(str(root / source), presets.settings(**QUICK | settings), root / name)
+        fit(str(root / source), out=root / name, **QUICK | settings)
     for name in ("vae", "ddpm"):
         (root / name).symlink_to(OLD / name)
     return root

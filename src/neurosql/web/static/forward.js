@@ -127,10 +127,17 @@ function product(weights, M, K, from, inner, outer, to, rows, columns) {
         }
       }
       for (; m < M; m++) {
-        for (let p = first; p < first + taken; p++) {
-          let sum = 0;
-          for (let k = 0, b = 4 * K * ((p - first) >> 2) + ((p - first) & 3); k < K; k++, b += 4) sum += weights[m * K + k] * block[b];
-          to[rows[m] + columns[p]] += sum;
+        for (let panel = 0; panel < panels; panel++) {
+          let a0 = 0, a1 = 0, a2 = 0, a3 = 0;
+          for (let k = 0, b = 4 * K * panel, w = m * K; k < K; k++, b += 4) {
+            const a = weights[w + k];
+            a0 += a * block[b]; a1 += a * block[b + 1]; a2 += a * block[b + 2]; a3 += a * block[b + 3];
+          }
+          const p = first + 4 * panel, left = N - p, r = rows[m];
+          to[r + columns[p]] += a0;
+          if (left > 1) to[r + columns[p + 1]] += a1;
+          if (left > 2) to[r + columns[p + 2]] += a2;
+          if (left > 3) to[r + columns[p + 3]] += a3;
         }
       }
     }
@@ -139,8 +146,8 @@ function product(weights, M, K, from, inner, outer, to, rows, columns) {
 
 /** One value per row, spread over the elements of the row. */
 function spread(to, bias, size) {
-  if (!bias) { to.fill(0); return; }
-  for (let i = 0; i < to.length; i++) to[i] = bias[Math.floor(i / size) % bias.length];
+  if (!bias) to.fill(0);
+  else for (let first = 0, row = 0; first < to.length; first += size, row++) to.fill(bias[row % bias.length], first, first + size);
 }
 
 function linear([x, weight, bias], step, make) {
