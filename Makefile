@@ -9,7 +9,7 @@ TOOLS := $(VENV)/.installed-tools
 # Run with the compiled extension and without it.
 BOTH_PATHS := tests/assign/test_solve.py tests/test_cost.py tests/methods/test_neurosql.py
 
-.PHONY: demo test lint format docs sanitize results clean
+.PHONY: demo test lint format docs examples sanitize results clean
 
 # Trains on the embedded digits and leaves runs/demo with pictures and a page.
 demo: $(STAMP)
@@ -55,6 +55,13 @@ docs: $(STAMP)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -r $(VENV)/docs.txt
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python docs/check_site.py build/site
+
+# Every example from beginning to end, each in a folder that is removed: about three minutes on one core.
+examples: $(STAMP)
+	set -e; for file in examples/*.py; do \
+	    echo "== $$file"; place=$$(mktemp -d); \
+	    (cd $$place && MPLBACKEND=Agg $(CURDIR)/$(BIN)/python $(CURDIR)/$$file); rm -rf $$place; \
+	done
 
 # The kernels' tests under the address and undefined-behaviour sanitizers (GCC on Linux). libstdc++ comes first in
 # line with the sanitizer, or it would miss how exceptions are thrown.

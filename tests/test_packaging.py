@@ -21,7 +21,7 @@ def test_the_source_distribution_has_the_native_sources(tmp_path, monkeypatch):
     needed |= {"pyproject.toml", "README.md", "LICENSE", "src/neurosql/py.typed", "src/neurosql/data/mnist_sample.npz"}
     needed |= {"src/neurosql/bench/printed.csv"}
     assert needed <= names
-    expected = {"src", "native", "tests", "docs", "benchmarks", "scripts"}
+    expected = {"src", "native", "tests", "docs", "benchmarks", "scripts", "examples"}
     folders = {Path(name).parts[0] for name in names if len(Path(name).parts) > 1}
     assert folders <= expected
     assert not [name for name in names if name.endswith((".so", ".pyc", ".whl")) or "__pycache__" in name]

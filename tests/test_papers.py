@@ -93,3 +93,13 @@ def test_what_the_site_is_built_with_is_pinned():
     pinned = {line.partition("==")[0].lower() for line in read("constraints.txt").splitlines()}
     wanted = {re.match(r"[\w-]+", line)[0].lower() for line in PROJECT["project"]["optional-dependencies"]["docs"]}
     assert wanted <= pinned
+
+
+def test_examples_are_notebooks_and_are_listed():
+    examples = sorted((ROOT / "examples").glob("*.py"))
+    listed = re.findall(r"\]\((\w+\.py)\)", read("examples/README.md"))
+    assert sorted(listed) == [path.name for path in examples] != []
+    for path in examples:
+        text = path.read_text("utf-8")
+        assert text.startswith("# %% [markdown]\n# # ") and text.count("\n# %%\n") >= 2
+        compile(text, path.name, "exec")
