@@ -19,6 +19,8 @@ from neurosql.training import Stopped, Trainer
 METHODS = ["ddpm", "ot-cfm"]
 SMALL = dict(generator="mlp", width=48, epochs=4, batch_size=20, validate_every=2, checkpoint_every=2)
 FEW = {"steps": 4}
+# For tests of bits, which do not depend on sizes.
+NARROW = {"width": 16, "batch_size": 30}
 
 
 def fit(method, x, y=None, **settings):
@@ -50,7 +52,7 @@ def test_the_loss_falls_and_samples_are_images(method, digits):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_resumed_run_equals_one_that_was_not_stopped(method, conditional, digits, tmp_path):
     data = from_array(digits[0][:90], digits[1][:90])
-    settings = presets.settings(method, **SMALL, conditional=conditional)
+    settings = presets.settings(method, **SMALL | NARROW, conditional=conditional)
     whole = runs.train(data, settings, tmp_path / "whole")
     steps = whole.history[-1]["step"]
     for stop_after in (1, steps // 2 + 1):
@@ -77,12 +79,13 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(method, conditional, digi
 @pytest.mark.parametrize("conditional", [False, True])
 @pytest.mark.parametrize("method", METHODS)
 def test_an_opened_run_gives_the_same_samples(method, conditional, digits, tmp_path):
-    run = fit(method, digits[0][:60], digits[1][:60], epochs=2, conditional=conditional, out=tmp_path / "run")
+    x, y = digits[0][:60], digits[1][:60]
+    run = fit(method, x, y, epochs=2, conditional=conditional, out=tmp_path / "run", **NARROW)
     again = neurosql.open_run(tmp_path / "run")
     for seed in (0, 1):
-        (a, labels_a), (b, labels_b) = run.sample(9, seed=seed), again.sample(9, seed=seed)
+        (a, labels_a), (b, labels_b) = run.sample(9, seed=seed, **FEW), again.sample(9, seed=seed, **FEW)
         assert np.array_equal(a, b) and np.array_equal(labels_a, labels_b)
-    assert not np.array_equal(a, run.sample(9, seed=0)[0])
+    assert not np.array_equal(a, run.sample(9, seed=0, **FEW)[0])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -160,18 +163,18 @@ def test_the_held_out_loss_is_the_same_each_time_and_hardly_depends_on_its_draws
 @pytest.mark.parametrize("method", METHODS)
 def test_training_leaves_the_global_random_state_alone(method, digits):
     before = torch.get_rng_state()
-    fit(method, digits[0][:40], epochs=1).sample(2, seed=0)
+    fit(method, digits[0][:40], epochs=1, **NARROW).sample(2, seed=0, **FEW)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_samples_come_in_chunks_of_bounded_size(method, digits, monkeypatch):
-    run = fit(method, digits[0][:40], epochs=1)
+    run = fit(method, digits[0][:40], epochs=1, **NARROW)
     monkeypatch.setattr("neurosql.methods.noise.rows_at_once", lambda shape: 3)
     seen = []
     forward = network(run).forward
     monkeypatch.setattr(network(run), "forward", lambda x, t, label: (seen.append(len(x)), forward(x, t, label))[1])
-    assert run.sample(8, seed=0)[0].shape == (8, 1, 8, 8)
+    assert run.sample(8, seed=0, **FEW)[0].shape == (8, 1, 8, 8)
     assert max(seen) == 3
 
 
