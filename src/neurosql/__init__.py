@@ -15,6 +15,7 @@ _HOME = {
     "NeuroSQL": "estimator",
     "fit": "run",
     "open_run": "run",
+    "explore": "web.notebook",
     "InputError": "errors",
     "Cost": "cost",
     "Assignment": "assign",

@@ -5,11 +5,17 @@ import io
 import os
 import re
 import shutil
+import threading
 import time
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 from PIL import Image
+
+import neurosql
 
 BROWSER = next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None)
 if "NEUROSQL_BROWSER_REQUIRED" not in os.environ:
@@ -177,6 +183,7 @@ def test_the_map_is_moved_and_zoomed_by_mouse_keys_and_fingers_and_the_address_k
     assert view()["zoom"] == pytest.approx(2 * before, rel=0.1)
     cdp.send("Emulation.setTouchEmulationEnabled", {"enabled": False})
     page.select_option("#colour", "loss")
+    until(page, "location.hash.includes('colour=loss')")
     kept = view()
     address = page.url
     page.goto("about:blank")
@@ -339,6 +346,37 @@ def test_the_theme_can_be_chosen_and_stays_in_the_address(page):
     until(page, "location.hash.includes('theme=dark')")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 28)"
     page.evaluate("delete document.documentElement.dataset.theme")
+
+
+def test_a_notebook_shows_it_in_a_frame(browser, folder):
+    shown = neurosql.explore(folder / "run", height=500)
+
+    class Notebook(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(shown._repr_html_().encode())
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Notebook) as other:
+        thread = threading.Thread(target=other.serve_forever)
+        thread.start()
+        page = browser.new_page()
+        try:
+            page.goto(f"http://localhost:{other.server_address[1]}/")
+            frame = page.frame_locator("iframe")
+            frame.locator("#panel-place .slider").first.wait_for()
+            assert page.locator("iframe").bounding_box()["height"] >= 500 and shown.url in repr(shown)
+        finally:
+            page.close()
+            other.shutdown()
+            thread.join()
+            shown.stop()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(shown.url, timeout=5)
 
 
 def test_a_program_that_has_ended_is_said_so(page):

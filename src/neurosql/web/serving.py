@@ -77,7 +77,8 @@ def open_browser(url: str) -> None:
 def _listening(host: str, port: int) -> socket.socket:
     """A socket at an address; port 0 is any free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sends at once: it would otherwise wait 40 ms for what may still come.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))

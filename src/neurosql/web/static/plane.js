@@ -53,6 +53,7 @@ export class Plane {
     this.count = xy.length / 2;
     this.cells = new Cells(xy);
     this.colours = new Uint32Array(this.count);
+    this.room = new Int32Array(this.count);
     this.hidden = null;
     this.marks = null;
     this.extent = Math.max(this.cells.box[2] - this.cells.box[0], this.cells.box[3] - this.cells.box[1]) || 1;
@@ -128,23 +129,25 @@ export class Plane {
     const ink = pixelOf(style.getPropertyValue("--ink").trim());
     const { context, ratio } = this;
     const corners = [...this.place(0, this.height), ...this.place(this.width, 0)];
-    const seen = [];
+    const { hidden, room } = this;
+    let many = 0;
     this.cells.within(corners, (i) => {
-      if (!this.hidden?.[i]) seen.push(i);
+      if (!hidden?.[i]) room[many++] = i;
     });
+    const seen = room.subarray(0, many);
     const shown = this.pictures(seen);
     this.raster.begin(this.base.width, this.base.height);
     this.drawLand();
     const dot = stampOf(this.radius() * ratio), ring = stampOf((this.radius() + 1.75) * ratio);
     const { x, y, scale } = this.view;
     const [left, top] = [(this.width / 2 - x * scale) * ratio, (this.height / 2 + y * scale) * ratio], zoom = scale * ratio;
-    const pictured = new Set(shown.map((s) => s.index));
+    const pictured = shown.length ? new Set(shown.map((s) => s.index)) : null;
     for (const marked of this.marks ? [1, 0] : [0]) {
       for (const i of seen) {
-        const [px, py] = [left + this.xy[2 * i] * zoom, top - this.xy[2 * i + 1] * zoom];
+        const px = left + this.xy[2 * i] * zoom, py = top - this.xy[2 * i + 1] * zoom;
         if (marked) {
           if (this.marks[i]) this.raster.dot(px, py, ink, ring);
-        } else if (!pictured.has(i)) this.raster.dot(px, py, this.colours[i], dot);
+        } else if (!pictured?.has(i)) this.raster.dot(px, py, this.colours[i], dot);
       }
     }
     this.raster.end(context);
