@@ -195,7 +195,7 @@ def export_html(path: str, out: str | None, with_images: bool, source: str | Non
     """Write a run as one page, and say what whoever gets it can see."""
     done = app.to_html(path, out, with_images=with_images, source=source)
     private = "no training samples are in the page; the model still gives away:"
-    tell("whoever gets the page can see:" if with_images else private)
+    tell("whoever gets the page can see:" if done.shows else private)
     for phrase in done.holds:
         tell(f"  {phrase}")
     for note in done.notes:

@@ -63,12 +63,12 @@ class Embedded:
 def embedded(opened: Opened, name: str, with_images: bool) -> Embedded:
     """A run for a page of its own; without images, nothing of it is about single training samples."""
     run = opened.run
-    private = not with_images or run.shared
+    private = not with_images or run.shared or not run.has_codes
     law = law_of(run)
     if law["name"] == "unknown":
         raise InputError("the model has a prior of your own, which a page can't draw from: export it with --onnx")
-    if not private:
-        opened.train()
+    if not private and opened.images().train is None:
+        raise InputError(f"{opened.images().why} Or leave them out with --without-images.")
     known = describe(opened)
     description = known | {
         "name": name,

@@ -29,8 +29,10 @@ class Page:
     path: Path
     size: int
     """Bytes of the file."""
+    shows: bool
+    """Whether single training samples are in it."""
     holds: list[str]
-    """What whoever gets it can see of the training samples: one phrase each."""
+    """What whoever gets it can see of the training samples or, if they are not in it, what the model gives away."""
     notes: list[str]
     """What is other than in the run: one sentence each."""
 
@@ -49,7 +51,8 @@ def to_html(
     made = embedded(opened, where.stem, with_images)
     content = written(made).encode()
     files.replace(where, content)
-    return Page(where, len(content), _holds(opened, made), made.notes)
+    shows = made.head["description"]["capabilities"]["points"]
+    return Page(where, len(content), shows, _holds(opened, made) if shows else _gives_away(opened), made.notes)
 
 
 def written(made: Embedded) -> str:
@@ -91,15 +94,17 @@ def _digest(text: str) -> str:
 
 
 def _holds(opened: Opened, made: Embedded) -> list[str]:
-    """What a recipient can see of the training samples, in phrases, and what the model gives away."""
-    run, able = opened.run, made.head["description"]["capabilities"]
-    many = run.data.modality.plural
-    found = []
-    if able["points"]:
-        small = f"the training {many}, {'small' if run.data.modality.is_picture else 'as they are'}"
-        found.append(small if able["images"] else f"reconstructions of the training {many}")
-        with_labels = " and labels" if "labels" in made.arrays else ""
-        found.append(f"their codes, losses{with_labels}; no names of files, no positions, no paths")
-        return found
+    """What a recipient can see of the training samples, in phrases."""
+    modality, able = opened.run.data.modality, made.head["description"]["capabilities"]
+    small = f"the training {modality.plural}, {'small' if modality.is_picture else 'as they are'}"
+    labels = " and labels" if "labels" in made.arrays else ""
+    return [
+        small if able["images"] else f"reconstructions of the training {modality.plural}",
+        f"their codes, losses{labels}; no names of files, no positions, no paths",
+    ]
+
+
+def _gives_away(opened: Opened) -> list[str]:
+    """What the model gives away, in sentences."""
     records = opened.folder.read_object(SCORES).values()
-    return card.gives_away(run, [as_judged_today(Score.from_record(record)) for record in records])
+    return card.gives_away(opened.run, [as_judged_today(Score.from_record(record)) for record in records])

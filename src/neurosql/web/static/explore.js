@@ -9,6 +9,7 @@ import { drawSample } from "./drawing.js";
 import { byId, choices, complain, el, say } from "./elements.js";
 import { Journey } from "./journey.js";
 import { Latest } from "./latest.js";
+import { mosaic } from "./mosaic.js";
 import { Picked } from "./picked.js";
 import { Place } from "./place.js";
 import { Plane } from "./plane.js";
@@ -59,10 +60,10 @@ class Page {
     changed("run", (value) => { location.hash = `run=${value}`; });
     changed("colour", (value) => this.colour(value));
     changed("images", (value) => { this.plane.images = value; this.plane.redraw(); this.keep(); });
-    changed("axes", (value) => { this.project(value); this.plane.fit(); });
+    changed("axes", (value) => { this.project(value); this.fit(); this.landBelow().catch(complain); });
     byId("closer").onclick = () => this.plane.zoom(1.5);
     byId("farther").onclick = () => this.plane.zoom(1 / 1.5);
-    byId("fit").onclick = () => this.plane.fit();
+    byId("fit").onclick = () => this.fit();
     byId("save-map").onclick = () => downloadPicture(`${this.description.name}-map.png`, this.plane.picture());
     byId("theme").onclick = () => this.theme(dark() ? "light" : "dark");
     byId("find").addEventListener("submit", (event) => { event.preventDefault(); this.search(byId("search").value); });
@@ -141,7 +142,9 @@ class Page {
         this.plane.redraw();
       });
     }
-    byId("images").parentElement.hidden = !drawable;
+    byId("images").parentElement.hidden = !drawable || !this.points.count;
+    const none = !this.points.count;
+    byId("colour").parentElement.hidden = byId("find").hidden = document.querySelector('[data-mode="lasso"]').hidden = none;
     choices(byId("images"), SHOWN, given.show ?? "auto");
     this.plane.images = byId("images").value;
     byId("axes-of").hidden = description.dim < 3;
@@ -155,15 +158,25 @@ class Page {
     hints(byId("labels"), description);
     const x = numberIn(given, "x", NaN), y = numberIn(given, "y", NaN), scale = numberIn(given, "zoom", NaN);
     if (Number.isFinite(x + y + scale)) this.plane.look({ x, y, scale });
-    else if (this.points.count) this.plane.fit();
-    else this.plane.fit([description.range[0][0], description.range[1]?.[0] ?? -1, description.range[0][1], description.range[1]?.[1] ?? 1]);
+    else this.fit();
     this.landBelow().catch(complain);
+  }
+
+  /** Show all points or, where there are none, all of the range that a map should cover. */
+  fit() {
+    const [[left, right], [bottom, top]] = [this.description.range[0], this.description.range[1] ?? [-1, 1]];
+    if (this.points?.count) this.plane.fit();
+    else this.plane.fit([left, bottom, right, top]);
   }
 
   /** Where samples come from: the rest of the map is sea. */
   async landBelow() {
     this.plane.setShade(null);
     const { description, source } = this;
+    if (!this.points.count && this.thumbnails && this.can.decode) {
+      await mosaic(this, (shade) => this.plane.setShade(shade));
+      return;
+    }
     if (!this.can.reach || description.dim !== 2) return;
     const [[left, right], [bottom, top]] = description.range, [w, h] = [(right - left) / 8, (top - bottom) / 8];
     const box = [left - w, bottom - h, right + w, top + h], codes = new Float32Array(2 * LAND * LAND);

@@ -1,6 +1,6 @@
 /** The panel of the place under the pointer: what the model makes there, and its code, number by number. */
 
-import { choices, el, figure } from "./elements.js";
+import { choices, complain, el, figure } from "./elements.js";
 import { drawSample, play, slice } from "./drawing.js";
 
 const MOST = 64;
@@ -28,7 +28,7 @@ export class Place {
       parts.push(el("button", { type: "button", textContent: "Play", onclick: () => play(this.samples, 0) }));
     }
     if (description.conditional) {
-      const select = el("select", { id: "class", onchange: () => { page.label = Number(select.value); page.show(page.code, page.classAt(-1)); page.keep(); } });
+      const select = el("select", { id: "class", onchange: () => { page.label = Number(select.value); page.show(page.code, page.classAt(-1)); page.landBelow().catch(complain); page.keep(); } });
       const names = description.classes.map((name, i) => [String(i), name]);
       choices(select, [["-1", "of the nearest sample"], ...names], String(page.label));
       page.label = Number(select.value);

@@ -62,7 +62,7 @@ export class Plane {
 
   /** Where the map says that there is land: a mask of `columns` x `rows` in a box, rows from the top; or null. */
   setShade(shade) {
-    this.shade = shade && { ...shade, canvas: landOf(shade) };
+    this.shade = shade && { ...shade, canvas: shade.canvas ?? landOf(shade) };
     this.redraw();
   }
 
