@@ -35,6 +35,6 @@ plt.show()
 
 # %%
 plt.figure(figsize=(5, 5))
-plt.scatter(*model.codes_.T, c=digits.labels[: len(model.codes_)], cmap="tab10", s=12)
+plt.scatter(*model.codes_.T, c=digits.labels, cmap="tab10", s=12)
 plt.colorbar(label="digit")
 plt.show()
