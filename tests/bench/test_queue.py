@@ -178,21 +178,21 @@ def test_data_that_are_not_at_hand_are_said(tmp_path, capsys, monkeypatch):
 def test_nothing_is_run_without_the_weights_that_a_table_needs(pictures, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NEUROSQL_CACHE", str(tmp_path / "cache"))
     out, how = tmp_path / "out", "neurosql weights fetch lpips-vgg"
-    command = ["bench", "run", "oasis", "start", "--out", str(out), "--data", str(pictures)]
+    command = ["bench", "run", "pictures", "start", "--out", str(out), "--data", str(pictures)]
     assert cli.main(command) == 2
     said = capsys.readouterr()
     assert (said.out + said.err).count(how) == said.err.count(how) == 1 and not out.exists()
     with pytest.raises(InputError, match=how):
-        run_bench(EXPERIMENTS["oasis"], out=out, data=str(pictures))
+        run_bench(EXPERIMENTS["pictures"], out=out, data=str(pictures))
     # What is left to do can be listed all the same.
     assert cli.main([*command, "--dry"]) == 0
     assert capsys.readouterr().out.count(how) == 1
     # Digits, the smallest budget and data that are not at hand need no weights.
-    for name, budget, root in (("start", "laptop", pictures), ("oasis", "smoke", pictures), ("oasis", "laptop", out)):
+    for name, budget, root in (("start", "laptop", pictures), ("pictures", "smoke", pictures), ("pictures", "laptop", out)):
         assert not queue.plan([EXPERIMENTS[name]], budget, out, root=str(root)).lacking()
     weights.path_of(queue.VGG).parent.mkdir(parents=True)
     weights.path_of(queue.VGG).touch()
-    assert not queue.plan([EXPERIMENTS["oasis"]], "laptop", out, root=str(pictures)).lacking()
+    assert not queue.plan([EXPERIMENTS["pictures"]], "laptop", out, root=str(pictures)).lacking()
 
 
 def test_runs_on_pictures_have_the_scores_that_need_weights(pictures, tmp_path, monkeypatch):
