@@ -256,11 +256,13 @@ def test_a_path_is_decoded_step_by_step_and_plays(page, opened):
 
 
 def test_new_samples_are_those_of_python_each_beside_its_nearest_training_sample(page, opened):
+    shown = "document.querySelectorAll('#panel-sheet .pair').length"
     page.click("#tab-sheet")
+    until(page, f"{shown} === 12")
     page.fill("#seed", "3")
     page.fill("#count", "4")
     page.click("#draw")
-    page.wait_for_selector("#panel-sheet .pair >> nth=3")
+    until(page, f"{shown} === 4")
     made, train = opened.run.sample(4, seed=3)[0], opened.train()
     nearest = opened.run.method.cost.matrix(made, train.x).argmin(1)
     for i in range(4):

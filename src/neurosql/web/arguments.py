@@ -22,8 +22,8 @@ class Explore:
     host: str = "127.0.0.1"
     """Address to listen on. With any other than this machine's own, others can see your data: the printed address has a
     token that they need, and nothing is encrypted."""
-    no_browser: bool = False
-    """Print the address, but do not open it."""
+    browser: bool = True
+    """Open the page in a browser. Otherwise its address is only printed."""
 
     def __call__(self) -> None:
         if not self.runs:
@@ -39,4 +39,4 @@ class Explore:
         found = serving.Serving([Opened(path, self.data) for path in self.runs], self.host, self.port)
         print(f"look at    {found.url}")
         print("stop       Ctrl-C", flush=True)
-        found.run((lambda: None) if self.no_browser else (lambda: serving.open_browser(found.url)))
+        found.run((lambda: serving.open_browser(found.url)) if self.browser else (lambda: None))

@@ -46,7 +46,7 @@ class Page {
     });
     this.panels = { place: Place, picked: Picked, sheet: Sheet, path: Journey, chosen: Chosen, runs: Comparison, training: Training, about: About };
     for (const [name, Panel] of Object.entries(this.panels)) this.panels[name] = new Panel(this);
-    this.tabs = new Tabs(byId("tabs"), byId("panels"), () => this.keep());
+    this.tabs = new Tabs(byId("tabs"), byId("panels"), (name) => { this.panels[name].entered?.(); this.keep(); });
     this.latest = new Latest(
       ({ code, label }) => this.source.decode(code, { labels: label === null ? null : Int32Array.of(label) }),
       (samples, asked, milliseconds) => this.decoded(samples, asked, milliseconds),

@@ -3,6 +3,7 @@
 import { numberIn } from "./address.js";
 import { choices, complain, el, figure } from "./elements.js";
 import { contactSheet, some } from "./drawing.js";
+import { Latest } from "./latest.js";
 import { figureOf } from "./picked.js";
 import { csvOf, download, downloadPicture } from "./saving.js";
 
@@ -12,15 +13,22 @@ export class Sheet {
     this.page = page;
     this.title = "Samples";
     this.root = el("section");
+    this.requests = new Latest((options) => page.source.sample(options), (drawn) => this.take(drawn), (error) => this.fail(error));
   }
 
   applies() {
     return this.page.can.sample;
   }
 
+  /** Whoever opens the panel wants to see samples. */
+  entered() {
+    if (!this.drawn && !this.requests.busy) this.draw();
+  }
+
   open(given) {
     if (!this.applies()) return;
     const { description } = this.page;
+    this.drawn = null;
     this.seed = el("input", { type: "number", min: 0, step: 1, value: numberIn(given, "seed", 0), id: "seed" });
     this.count = el("input", { type: "number", min: 1, max: 64, value: numberIn(given, "count", 12), id: "count" });
     this.sampler = el("select", { id: "sampler" });
@@ -69,27 +77,38 @@ export class Sheet {
     return `${this.page.description.name}-samples-seed${this.seed.value}.${ending}`;
   }
 
-  async draw() {
+  draw() {
     const options = { seed: Number(this.seed.value), count: Number(this.count.value) };
     if (!this.usual) options.sampler = this.sampler.value;
     if (!this.usual && !this.fractionField.hidden && this.fraction.value !== "") options.fraction = Number(this.fraction.value);
     if (this.page.description.conditional && this.label.value !== "") options.label = Number(this.label.value);
     this.verdict.textContent = "Drawing ...";
     this.root.setAttribute("aria-busy", "true");
+    this.requests.want(options);
+  }
+
+  async take(drawn) {
+    if (this.requests.next) return;
+    this.drawn = drawn;
     try {
-      this.drawn = await this.page.source.sample(options);
-      await this.fill(this.drawn);
+      await this.fill(drawn);
       this.page.keep();
     } catch (error) {
-      this.verdict.textContent = "";
-      complain(error);
+      this.fail(error);
     }
     this.root.setAttribute("aria-busy", "false");
+  }
+
+  fail(error) {
+    this.verdict.textContent = "";
+    this.root.setAttribute("aria-busy", "false");
+    complain(error);
   }
 
   async fill({ samples, codes, labels, nearest, losses, suspicious, verdict }) {
     const { page } = this, { description } = page;
     const others = nearest ? await page.images([...nearest], null) : null;
+    if (this.drawn.samples !== samples) return;
     this.verdict.textContent = verdict;
     this.savers.hidden = false;
     const rows = Array.from({ length: samples.count }, (_, i) => {
