@@ -188,7 +188,11 @@ def test_nothing_is_run_without_the_weights_that_a_table_needs(pictures, tmp_pat
     assert cli.main([*command, "--dry"]) == 0
     assert capsys.readouterr().out.count(how) == 1
     # Digits, the smallest budget and data that are not at hand need no weights.
-    for name, budget, root in (("start", "laptop", pictures), ("pictures", "smoke", pictures), ("pictures", "laptop", out)):
+    for name, budget, root in (
+        ("start", "laptop", pictures),
+        ("pictures", "smoke", pictures),
+        ("pictures", "laptop", out),
+    ):
         assert not queue.plan([EXPERIMENTS[name]], budget, out, root=str(root)).lacking()
     weights.path_of(queue.VGG).parent.mkdir(parents=True)
     weights.path_of(queue.VGG).touch()
